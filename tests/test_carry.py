@@ -506,6 +506,44 @@ def test_call_that_undoes_its_own_work_owns_nothing_of_others(first: str, second
     assert "".join(sorted({call for call, _ in found["u"]})) == owners
 
 
+@pytest.mark.parametrize(("kept", "owner"), [("q = Relu(x) v = Neg(q)", "b"), ("p = Relu(x) u = Exp(p)", "a")])
+def test_duplicate_that_was_cut_away_is_no_owner(kept: str, owner: str) -> None:
+    before = """g (float[2] x) => (float[2] u, float[2] v) {
+        p = Relu(x) u = Exp(p) q = Relu(x) v = Neg(q) }"""
+    node, output = ("q", "v") if owner == "b" else ("p", "u")
+    found = carried(before, f"g (float[2] x) => (float[2] {output}) {{ {kept} }}", p="a", u="a", q="b", v="b")
+    assert found[node] == [(owner, "traced")]
+
+
+def test_duplicate_whose_consumer_was_fused_is_an_owner() -> None:
+    before = """g (float[2] x) => (float[2] u, float[2] v) {
+        p = Relu(x) m = Exp(p) u = Abs(m) q = Relu(x) v = Neg(q) }"""
+    after = "g (float[2] x) => (float[2] u, float[2] v) { q = Relu(x) u = local.ExpAbs(q) v = Neg(q) }"
+    found = carried(before, after, p="a", m="a", u="a", q="b", v="b")
+    assert found["q"] == [("a", "merged"), ("b", "traced")]
+
+
+@pytest.mark.parametrize("size", ["Size({})", "Shape<start = 1, end = 2>({})"])
+def test_sizes_of_inputs_of_unknown_shape_are_not_equal(size: str) -> None:
+    one, other = (f"{name} = {size.format(value)} {name}1 = Abs({name})" for name, value in (("s", "x"), ("t", "y")))
+    found = carried(
+        f"g (x, y) => (s1, t1) {{ {one} {other} }}", f"g (x, y) => (s1) {{ {one} }}", s="a", s1="a", t="b", t1="b"
+    )
+    assert found["s"] == found["s1"] == [("a", "traced")]
+
+
+def test_functions_called_with_other_attributes_compute_other_values() -> None:
+    function = """<domain: "local", opset_import: ["": 20]> f <alpha> (x) => (y) {
+        v = LeakyRelu<alpha: float = @alpha>(x) y = Exp(v) }"""
+    before = f"""g (float[2] x) => (float[2] p, float[2] q) {{
+        s = local.f<alpha = 0.1>(x) p = Neg(s) t = local.f<alpha = 0.2>(x) q = Neg(t) }} {function}"""
+    after = """g (float[2] x) => (float[2] p, float[2] q) {
+        v = LeakyRelu<alpha = 0.1>(x) s = Exp(v) p = Neg(s) w = LeakyRelu<alpha = 0.2>(x) t = Exp(w) q = Neg(t) }"""
+    found = carried(before, after, s="a", p="a", t="b", q="b", v="c", y="c")
+    assert {node: [call for call, _ in found[node]] for node in "pq"} == {"p": ["a"], "q": ["b"]}
+    assert {evidence for node in "vswt" for _, evidence in found[node]} == {"traced"}
+
+
 def test_input_taken_for_its_type_keeps_constants_constant() -> None:
     before = """g (float[2] x, float[3] z) => (float[2] y) {
         c = Constant<value_floats = [1.0, 2.0]>() u = Add(x, c) p = Exp(u) a = CastLike(c, x) v = Add(x, a) q = Log(v)

@@ -13,6 +13,7 @@ from torch import nn
 from pytest_hierexport import Example, carry, export, prove
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._carry import Attributed, carry_flat, flat_copy
+from pytest_hierexport._carry.flat import Node
 from pytest_hierexport._onnx.graph import walk
 from test_carry import CALLS, carried
 
@@ -35,6 +36,35 @@ def of_function(inner: str) -> dict[str, list[str]]:
         key.rpartition("/")[2]: [f"{origin.call} {origin.evidence.value}" for origin in found]
         for key, found in carried_.nodes.items()
     }
+
+
+def test_branches_are_compared_by_what_they_return() -> None:
+    # What a tool named anew is known by what it computes: both have a Relu and a Tanh, for the other condition.
+    def branches(name: str, then: str, other: str) -> str:
+        return f"""{name} = If(c) <then_branch = t () => (float[2] {name}p) {{ {name}p = {then}(x) }},
+            else_branch = e () => (float[2] {name}q) {{ {name}q = {other}(x) }}>"""
+
+    one, other = branches("y", "Relu", "Tanh"), branches("z", "Tanh", "Relu")
+    before = f"g (float[2] x, bool c) => (float[2] u, float[2] v) {{ {one} u = Exp(y) {other} v = Neg(z) }}"
+    after = f"g (float[2] x, bool c) => (float[2] v) {{ {branches('new', 'Tanh', 'Relu')} v = Neg(new) }}"
+    assert carried(before, after, y="a", u="a", z="b", v="b")["new"] == [("b", "traced")]
+
+
+def test_each_call_of_a_function_has_its_own_branches() -> None:
+    graph = f"""{HEAD} g (float[2] x, bool c) => (float[2] y, float[2] z) {{ y = local.f(x, c) z = local.f(x, c) }}
+        <domain: "local", opset_import: ["": 20]> f (x, c) => (n) {{
+            o = If(c) <then_branch = t () => (float[2] p) {{ p = Relu(x) }},
+                else_branch = e () => (float[2] q) {{ q = Tanh(x) }}> n = Neg(o) }}"""
+    before, after = (flat_copy(ir.from_onnx_text(graph)) for _ in range(2))
+    calls = dict(zip((node for node in before.nodes if not node.outputs), "ab", strict=True))
+    origins = {node: (Origin(calls[_outer(node)], Evidence.TRACED),) for node in before.nodes}
+    found = carry_flat(Attributed(CALLS, before, origins, {}), after)
+    (branch,) = (key for key in found.nodes if key.endswith("/o"))
+    assert [origin.call for origin in found.nodes[branch]] == ["a", "b"]
+
+
+def _outer(node: Node) -> Node:
+    return node if node.parent is None else _outer(node.parent)
 
 
 def test_unknown_nodes_belong_to_the_only_call_in_a_body() -> None:

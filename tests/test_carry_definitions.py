@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from pytest_hierexport._carry.definitions import arity, attributes, is_pure
+from pytest_hierexport._carry.definitions import arity, attributes, is_pure, stated
 from pytest_hierexport._carry.tensors import SMALL, constant_content, tensor_key, tensor_sample
 from pytest_hierexport._onnx.absent import LOCATION
 from test_carry import model
@@ -25,8 +25,12 @@ def referring(operator: str, attribute: ir.Attr) -> ir.Node:
     return ir.Node("", operator, [], [attribute])
 
 
+def comparable(node: ir.Node, **passed: ir.Attr) -> tuple[tuple[str, str], ...]:
+    return attributes(node, OPSETS, stated(node, passed))
+
+
 def attributes_of(text: str) -> tuple[tuple[str, str], ...]:
-    return attributes(node_of(text), OPSETS)
+    return comparable(node_of(text))
 
 
 def test_attributes_with_default_values_are_left_out() -> None:
@@ -36,18 +40,18 @@ def test_attributes_with_default_values_are_left_out() -> None:
 
 def test_float_is_compared_as_a_file_would_have_it() -> None:
     exact = ir.node("Elu", [None], {"alpha": 0.1})
-    assert attributes(exact, OPSETS) == attributes_of("y = Elu<alpha = 0.1>(x)")
+    assert comparable(exact) == attributes_of("y = Elu<alpha = 0.1>(x)")
     many = ir.node("Upsample", [None], {"scales": [0.1, 0.2]})
-    assert "0.10000000149" in attributes(many, OPSETS)[0][1]
+    assert "0.10000000149" in comparable(many)[0][1]
 
 
 def test_tensors_are_compared_by_content_where_small() -> None:
     def of(elements: Any) -> tuple[tuple[str, str], ...]:
-        return attributes(ir.node("Constant", [], {"value": ir.tensor(np.array(elements, np.float32))}), OPSETS)
+        return comparable(ir.node("Constant", [], {"value": ir.tensor(np.array(elements, np.float32))}))
 
     assert of([1, 2]) == of([1, 2]) != of([1, 3])
     named = ir.tensor(np.array([1, 2], np.float32), name="one")
-    assert attributes(ir.node("Constant", [], {"value": named}), OPSETS) == of([1, 2])
+    assert comparable(ir.node("Constant", [], {"value": named})) == of([1, 2])
     assert of(np.zeros(SMALL)) != of(np.ones(SMALL))
 
 
@@ -63,7 +67,8 @@ def test_graphs_are_no_part_of_the_attributes() -> None:
 
 def test_attribute_that_refers_to_its_function_s_is_named() -> None:
     node = referring("Elu", ir.RefAttr("alpha", "slope", ir.AttributeType.FLOAT))
-    assert attributes(node, OPSETS) == (("alpha", "@slope"),)
+    assert comparable(node) == (("alpha", "@slope"),)
+    assert comparable(node, slope=ir.AttrFloat32("slope", 0.5)) == attributes_of("y = Elu<alpha = 0.5>(x)")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +101,8 @@ def test_random_numbers_and_subgraphs_are_not_pure(text: str, pure: bool) -> Non
 
 
 def constant(**given: Any) -> Any:
-    return constant_content(ir.node("Constant", [], given))
+    node = ir.node("Constant", [], given)
+    return constant_content(node, node.attributes)
 
 
 def test_constant_nodes_have_the_content_of_initializers() -> None:
@@ -117,7 +123,7 @@ def test_constant_nodes_have_the_content_of_initializers() -> None:
     ],
 )
 def test_other_nodes_have_no_content(node: ir.Node) -> None:
-    assert constant_content(node) is None
+    assert constant_content(node, node.attributes) is None
 
 
 WORDS = ir.StringTensor([b"word"], shape=ir.Shape([1]))

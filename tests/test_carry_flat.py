@@ -52,6 +52,7 @@ ABSENT = Value(
         (stored([1, 2]), stored([1, 2]), True),
         (stored([1, 2]), stored([1, 3]), False),
         (stored([0, 0]), stored([0, 0], np.int32), False),  # the same bytes
+        (stored([[0, 0]]), stored([[0], [0]]), False),
         (stored([1, 2]), typed(ir.DataType.FLOAT, 2), True),
         (typed(ir.DataType.FLOAT, 2), stored([1, 2]), True),
         (WORDS, WORDS, True),

@@ -73,7 +73,7 @@ def original(name: str, originals: Container[str]) -> str:
     # A number may be any longer one: `val_12` is not made of `val_1`.
     cuts = [i for i in range(len(name), 0, -1) if not name[i - 1 : i + 1].isdigit() or i == len(name)]
     parts = chain((name[:i] for i in cuts), (name[i:] for i in reversed(cuts)))
-    return next((part for part in parts if part in originals), "")
+    return max((part for part in parts if part in originals), key=len, default="")
 
 
 def _anchor(anchors: Anchors, node: Node) -> None:

@@ -54,7 +54,8 @@ class Bodies:
             computed[number] += 1
             ids.update({output: ("computed in a body", number, i) for i, output in enumerate(each.outputs)})
         inputs = tuple(map(taken, node.inputs))
-        return (node.operator, node.attributes, inputs, node.arity, frozenset(computed.items()))
+        given = tuple(taken(value) for flat in self._flats for value in flat.body_outputs.get(node, ()))
+        return (node.operator, node.attributes, inputs, node.arity, frozenset(computed.items()), given)
 
 
 def _named(before: Flat, after: Flat) -> dict[Node, Node]:

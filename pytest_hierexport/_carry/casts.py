@@ -77,7 +77,7 @@ def _floating_casts(flat: Flat, typed: Flat) -> dict[Node, Value]:
             if output.dtype is None:
                 floating[output] = any(map(is_floating, _of_same_type(node, i, flat.opsets)))
         if node.operator == ("", "Cast", ""):
-            source, stated = next(node.operands), node.source.attributes["to"]
+            source, stated = next(node.operands), node.stated["to"]
             dtype = node.outputs[0].dtype if stated.is_ref() else ir.DataType(stated.as_int())
             to = dtype is not None and dtype.is_floating_point()
             floating[node.outputs[0]] = to
@@ -133,6 +133,7 @@ def _without(flat: Flat, casts: Mapping[Node, Value], other: Flat) -> Contracted
         leaves=list(map(copied, flat.leaves)),
         inputs=list(map(copied, flat.inputs)),
         body_inputs={nodes[node]: list(map(copied, values)) for node, values in flat.body_inputs.items()},
+        body_outputs={nodes[node]: list(map(copied, values)) for node, values in flat.body_outputs.items()},
         outputs=list(map(copied, flat.outputs)),
         opsets=flat.opsets,
     )

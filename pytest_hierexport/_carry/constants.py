@@ -23,8 +23,11 @@ _Contents = tuple[Hashable | None, ...]
 _Type = tuple[Any, tuple[int, ...] | None]
 """An element type and a shape; None for what is not known."""
 
-_STAND_INS: tuple[_Type, ...] = ((ir.DataType.FLOAT, ()), (ir.DataType.INT64, (1,)))
-"""Two types in place of an unknown one, as with dynamic shapes: what is the same for both does not depend on it."""
+_STAND_INS: tuple[_Type, ...] = ((ir.DataType.FLOAT, (2,) * 8), (ir.DataType.INT64, (3,) * 9))
+"""Two types in place of an unknown one, as with dynamic shapes: what is the same for both does not depend on it.
+
+They have many dimensions, for a node may take one: an empty tensor or a size of one could be the same by accident.
+"""
 
 
 class Constants:
@@ -70,7 +73,7 @@ def _trial(node: Node, opset: int, given: tuple[Any, ...], unknown: _Type) -> _C
 def evaluated(node: Node, opset: int, arrays: Sequence[Array]) -> list[Array]:
     """Return what a node computes of its inputs; onnx's reference raises anything where it cannot."""
     operator: Any = load_op(node.source.domain, node.source.op_type, opset)
-    computed = operator.eval(*arrays, n_outputs=len(node.outputs), **_attributes(node.source))
+    computed = operator.eval(*arrays, n_outputs=len(node.outputs), **_attributes(node))
     return [np.asarray(output) for output in (computed if isinstance(computed, tuple) else (computed,))]
 
 
@@ -98,9 +101,9 @@ def content_array(content: Any) -> Array:
     return array
 
 
-def _attributes(node: ir.Node) -> dict[str, Any]:
+def _attributes(node: Node) -> dict[str, Any]:
     found = {}
-    for name, attribute in node.attributes.items():
+    for name, attribute in node.stated.items():
         if attribute.is_ref():
             raise ValueError(f"attribute {name} refers to one of a function that is not known here")
         found[name] = attribute.value.numpy() if attribute.type == ir.AttributeType.TENSOR else attribute.value

@@ -14,7 +14,7 @@ from typing import Any
 import onnx_ir as ir
 
 from pytest_hierexport._calls.names import encode
-from pytest_hierexport._carry.definitions import arity, attributes, is_pure
+from pytest_hierexport._carry.definitions import arity, attributes, is_pure, stated
 from pytest_hierexport._carry.flat import Flat, Node, Value
 from pytest_hierexport._carry.tensors import constant_content, tensor_key
 from pytest_hierexport._onnx.graph import function_prefix, node_key, subgraphs_ir
@@ -40,6 +40,8 @@ class _Place:
     """The names of a function's outputs at its call."""
     named: bool = True
     """Whether names are unique in the model: those inside a function are not."""
+    passed: Mapping[str, ir.Attr] = field(default_factory=dict)
+    """The attributes that the call passes to the function."""
 
     def name(self, value: ir.Value) -> str:
         """Return the name in the model of a value that is computed here."""
@@ -86,15 +88,16 @@ class _Copier:
 
     def _node(self, node: ir.Node, key: str, place: _Place) -> None:
         function = self.model.functions.get(node.op_identifier())
-        opsets = self.model.opset_imports
+        opsets, given = self.model.opset_imports, stated(node, place.passed)
         inputs = tuple(None if value is None else self._copied(place, value) for value in node.inputs)
         outer = tuple(place.scope[value] for value in _captured(node) if value in place.scope)
         copied = Node(
             key=key,
             operator=node.op_identifier(),
-            attributes=attributes(node, opsets),
+            stated=given,
+            attributes=attributes(node, opsets, given),
             inputs=inputs,
-            outputs=self._outputs(node, place, (*inputs, *outer)) if function is None else (),
+            outputs=self._outputs(node, given, place, (*inputs, *outer)) if function is None else (),
             outer=outer,
             arity=arity(node, opsets),
             pure=is_pure(node, opsets),
@@ -111,9 +114,11 @@ class _Copier:
         for name, graph in subgraphs_ir(node):
             self._subgraph(graph, replace(place, prefix=f"{key}/{name}/", parent=copied))
 
-    def _outputs(self, node: ir.Node, place: _Place, operands: Iterable[Value | None]) -> tuple[Value, ...]:
+    def _outputs(
+        self, node: ir.Node, given: Mapping[str, ir.Attr], place: _Place, operands: Iterable[Value | None]
+    ) -> tuple[Value, ...]:
         varying = any(value.varying for value in operands if value is not None)
-        held = constant_content(node)
+        held = constant_content(node, given)
         for output in node.outputs:
             place.scope[output] = Value(place.name(output), output.dtype, _shape(output), varying=varying, leaf=held)
         return tuple(place.scope[output] for output in node.outputs)
@@ -127,6 +132,8 @@ class _Copier:
             if place.parent is not None:
                 self.flat.body_inputs.setdefault(place.parent, []).append(copied)
         self._nodes(graph, place)
+        if place.parent is not None:
+            self.flat.body_outputs.setdefault(place.parent, []).extend(self._copied(place, v) for v in graph.outputs)
 
     def _body(self, call: Node, function: ir.Function, place: _Place) -> None:
         """Copy the function's body in place of the call, which itself has no outputs."""
@@ -138,6 +145,7 @@ class _Copier:
             parent=call,
             results={inner: place.name(outer) for inner, outer in results},
             named=False,
+            passed={**{n: each for n, each in function.attributes.items() if each.value is not None}, **call.stated},
         )
         self._nodes(function, body)
         for inner, outer in results:

@@ -1,4 +1,4 @@
-"""Reads from the definition of a node's operator: default attributes, optional outputs, purity."""
+"""Reads a node's attributes, and from the definition of its operator: their defaults, optional outputs, purity."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from pytest_hierexport._onnx.graph import subgraphs_ir
 from pytest_hierexport._onnx.operators import definition, is_deterministic
 
 
-def attributes(node: ir.Node, opsets: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
-    """Return the attributes in a comparable form, without those that have their default value: tools drop these."""
+def stated(node: ir.Node, passed: Mapping[str, ir.Attr]) -> Mapping[str, ir.Attr]:
+    """Return the attributes of a node; in a function's body, those in place that its call `passed` to the function."""
+    found = node.attributes.items()
+    return {name: passed.get(each.ref_attr_name or "", each) if each.is_ref() else each for name, each in found}
+
+
+def attributes(node: ir.Node, opsets: Mapping[str, int], given: Mapping[str, ir.Attr]) -> tuple[tuple[str, str], ...]:
+    """Return given attributes in a comparable form, without those that have their default value: tools drop these."""
     defaults = _defaults(node.op_type, opsets.get(node.domain, 1), node.domain)
-    stated = ((name, _attribute(value)) for name, value in node.attributes.items())
-    return tuple(sorted((name, value) for name, value in stated if defaults.get(name) != value))
+    comparable = ((name, _attribute(value)) for name, value in given.items())
+    return tuple(sorted((name, value) for name, value in comparable if defaults.get(name) != value))
 
 
 @lru_cache(maxsize=4096)

@@ -36,7 +36,10 @@ class Node:
 
     key: str
     operator: Hashable
+    stated: Mapping[str, ir.Attr]
+    """Its attributes; in a function's body, those in place that the call passes to the function."""
     attributes: tuple[tuple[str, str], ...]
+    """The attributes in a comparable form, without those that have their default value."""
     inputs: tuple[Value | None, ...]
     outputs: tuple[Value, ...]
     outer: tuple[Value, ...]
@@ -93,6 +96,8 @@ class Flat:
     """The inputs of the model that have no initializer, in order."""
     body_inputs: dict[Node, list[Value]] = field(default_factory=dict)
     """The inputs of the subgraphs that a node holds, in order."""
+    body_outputs: dict[Node, list[Value]] = field(default_factory=dict)
+    """The outputs of the subgraphs that a node holds, in order."""
     outputs: list[Value] = field(default_factory=list)
     """The outputs of the model, in order."""
     opsets: dict[str, int] = field(default_factory=dict)
@@ -119,14 +124,14 @@ class Flat:
         return None if value is None else self.producer.get(value)
 
     def namesake(self, node: Node) -> Node | None:
-        """Return the node that has the operator, and the first output's name or the key, of one of another graph."""
-        found = self.producer_of(node.first_name) or self._by_key.get(node.key)
+        """Return the node that has the operator, and the first output's name or the keys, of one of another graph."""
+        found = self.producer_of(node.first_name) or self._by_keys.get(_keys(node))
         return found if found is not None and found.operator == node.operator else None
 
     @cached_property
-    def _by_key(self) -> Mapping[str, Node]:
-        """By key, the nodes that have no expression to compare (random numbers, subgraphs), or call a function."""
-        return {node.key: node for node in self.nodes if not node.pure or not node.outputs}
+    def _by_keys(self) -> Mapping[tuple[str, ...], Node]:
+        """By keys, the nodes that have no expression to compare (random numbers, subgraphs), or call a function."""
+        return {_keys(node): node for node in self.nodes if not node.pure or not node.outputs}
 
     def consumers_of(self, node: Node) -> list[Node]:
         """Return the nodes that take an output of a node."""
@@ -164,6 +169,11 @@ class Flat:
             if node.outputs and users <= unused and outputs.isdisjoint(node.outputs):
                 unused.add(node)
         return frozenset(node for node in self.nodes if outermost(node) in unused)
+
+
+def _keys(node: Node) -> tuple[str, ...]:
+    """Return the keys of a node and of those around it: two calls of a function have nodes of the same keys."""
+    return (node.key, *(_keys(node.parent) if node.parent is not None else ()))
 
 
 def outermost(node: Node) -> Node:
@@ -227,7 +237,7 @@ def tensors_may_agree(a: Value, b: Value) -> bool:
         return True
     if is_absent(a.tensor) or is_absent(b.tensor):
         return True
-    if a.tensor.dtype != b.tensor.dtype:
+    if (a.tensor.dtype, tuple(a.tensor.shape)) != (b.tensor.dtype, tuple(b.tensor.shape)):
         return False
     if a.tensor.dtype == ir.DataType.STRING:
         return bool(a.tensor.string_data() == b.tensor.string_data())

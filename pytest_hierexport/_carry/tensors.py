@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import onnx_ir as ir
@@ -33,12 +33,12 @@ def tensor_sample(tensor: Any) -> Hashable | None:
     return (tensor.dtype.value, tuple(tensor.shape), numbers[:16].tobytes(), numbers[-16:].tobytes())
 
 
-def constant_content(node: ir.Node) -> Hashable | None:
-    """Return the content of a `Constant` node, as of an initializer of that content; None for any other node."""
-    if node.op_type != "Constant" or node.domain or len(node.attributes) != 1:
+def constant_content(node: ir.Node, given: Mapping[str, ir.Attr]) -> Hashable | None:
+    """Return the content of a `Constant` of given attributes, as of an initializer; None for any other node."""
+    if node.op_type != "Constant" or node.domain or len(given) != 1:
         return None
     # onnx_ir's own consumer names the tensor after the value, which would be a change to the graph.
-    (attribute,) = node.attributes.values()
+    (attribute,) = given.values()
     if attribute.is_ref():
         return None
     if attribute.type == ir.AttributeType.TENSOR:

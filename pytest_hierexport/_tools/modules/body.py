@@ -38,7 +38,7 @@ def _nodes(nodes: Iterable[ir.Node], numbers: dict[ir.Value, int], opsets: Mappi
         for value in node.outputs:
             numbers[value] = len(numbers)
         named = tuple(bool(value.name) for value in node.outputs)
-        forms.append((node.op_identifier(), attributes(node, opsets), inputs, below, named))
+        forms.append((node.op_identifier(), attributes(node, opsets, node.attributes), inputs, below, named))
     return tuple(forms)
 
 
