@@ -146,6 +146,12 @@ def test_half_precision_is_measured_without_retries(monkeypatch: pytest.MonkeyPa
     assert kinds(made(partial(Stack, 12), optimized).prove()) == {"proven"}
 
 
+def test_stated_tolerance_is_not_widened_in_half_precision() -> None:
+    run = made(partial(Stack, 12), optimized)
+    exact = prove(run.example, run.after, run.attribution, tolerances={"float16": 1e-6})
+    assert exact.counts()["proven"] < run.prove().counts()["proven"]
+
+
 def test_float32_model_converted_to_float16_is_proven() -> None:
     assert kinds(made(Stack, narrowed, torch.float32).prove()) == {"proven"}
 

@@ -136,6 +136,13 @@ class TestCalls:
         repeated = exported(Runs(lambda m, x: (m.a(x), m.a(x))[1].tanh(), a=nn.BatchNorm1d(5)))
         assert owners(repeated, "BatchNormalization") == [["a", "a@1"]]
 
+    def test_product_with_a_transposed_constant_is_another_one(self) -> None:
+        table = torch.rand(9, 9)
+        turned = table.t()  # of the same memory
+        one, other = Runs(lambda _m, x: x @ table), Runs(lambda _m, x: x @ turned)
+        result = exported(Runs(lambda m, x: (m.a(x), m.b(x))[0].tanh(), a=one, b=other), torch.rand(2, 9))
+        assert owners(result, "MatMul") == [["a"]]
+
     def test_a_batch_norm_in_its_convolution_belongs_to_both(self) -> None:
         result = exported(nn.Sequential(nn.Conv1d(5, 5, 1), nn.BatchNorm1d(5), nn.ReLU()))
         assert owners(result, "Conv") == [["0", "1"]]

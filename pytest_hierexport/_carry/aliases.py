@@ -58,7 +58,7 @@ def _with_restored(before: Flat, numbering: Numbering, aliases: Iterable[Alias])
     """Yield each alias, and one for each value that equals its source on the way to it."""
     for value, source in aliases:
         yield value, source
-        if value in numbering.old and source in numbering.old:
+        if value in numbering.old:
             yield from ((inner, source) for inner in restored(before, numbering, value, source))
 
 

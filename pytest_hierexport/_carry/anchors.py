@@ -59,7 +59,8 @@ def find_anchors(match: Match) -> Anchors:
         # The scale of a value may have the value's name: `mul_5_scale` has nothing to do with a constant `mul`.
         if found is None or found.varying:
             continue
-        # BiT computes its weights; what is computed of a weight that is stored is converted from it.
+        # A computed constant corresponds to a computed one (BiT's weights); computed from a stored weight, it is only
+        # converted from that.
         if value not in match.after.producer or found in match.before.producer:
             anchors.anchored[value] = found
     for node in match.after.nodes:
@@ -84,7 +85,8 @@ def _anchor(anchors: Anchors, node: Node) -> None:
     varying = [value for value in operands if value.varying]
     if not varying:
         return
-    # A constant that several nodes consume, or that has equal numbers by accident, says nothing about this node.
+    # A constant says nothing about this node if other nodes consume it too, or if the new constant only has equal
+    # numbers: its name is not in the new name.
     unrelated = {found for value, found in contained if found and value.leaf and found.name not in value.name}
     operands = [v for v in operands if v.varying or (len(before.consumers.get(v, ())) == 1 and v not in unrelated)]
     found = _named(anchors, node, [found for _, found in contained if found is not None])

@@ -30,7 +30,7 @@ class Bodies:
         self._ids: dict[Hashable, int] = {}
 
     def is_lost(self, node: Node) -> bool:
-        """Whether no node after is known by the name of one before."""
+        """Whether no node after has the name or the keys of a node before."""
         return node not in self._kept
 
     def inputs(self, old: Node, new: Node) -> list[tuple[Value, Value]]:

@@ -25,8 +25,9 @@ from pytest_hierexport._carry.slices import between
 def attribute_cancelled(match: Match, origins: OriginsOf) -> None:
     """Add the origins of cancelled operations to the nodes that give their value now (fsmt, patchtst).
 
-    Operations that one call does and undoes itself do not concern others. They count where a call outside the last one
-    took part, or where a call inside it computed their source, of which other values may live on.
+    Operations that one call does and undoes itself do not concern others. Let the *last* call be that of the last
+    cancelled operation. If all of them belong to it and to calls below it, a producer gets their origins only where one
+    of those calls below owns it; else only where it lies outside the last call.
     """
     hierarchy = match.attributed.hierarchy
     for value, source in match.numbering.aliases.items():
@@ -38,7 +39,8 @@ def attribute_cancelled(match: Match, origins: OriginsOf) -> None:
         cancelled = [origin for node in nodes for origin in match.attributed.nodes[node]]
         calls = {origin.call for origin in match.attributed.nodes[last]}
         inside = all(_is_below(hierarchy, origin, calls) for origin in cancelled)
-        # An Identity that has the name of the value gives it to the consumers; else the producer took the name.
+        # An Identity may still give the value its name: then the consumers take that. Where only the value's name is
+        # left, the producer of the source has taken it.
         if value.name in match.after.named and (inside or source.name in match.after.named or not source.varying):
             continue
         inner = {origin.call for origin in cancelled} - calls

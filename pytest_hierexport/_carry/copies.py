@@ -28,7 +28,7 @@ def attribute_copies(match: Match, origins: OriginsOf) -> None:
             continue
         for node in copies:
             left = [origin for origin in origins[node] if origin.call in kept[node]]
-            # What was merged into a twin, and has no node of its own beside it, is one more copy.
+            # With merged origins alone, this is a further copy of what these calls ran, not the node that replaced it.
             alone = all(origin.evidence == Evidence.MERGED for origin in left)
             origins[node] = weakened(Evidence.FUSED, left) if alone else left
 

@@ -102,7 +102,8 @@ class Flat:
     """The outputs of the model, in order."""
     opsets: dict[str, int] = field(default_factory=dict)
     never_used: frozenset[Node] = frozenset()
-    """The unused nodes, where torch inlined functions: no call asked for what they give (two `nn.EmbeddingBag`)."""
+    """The nodes that no output depended on when torch had just inlined functions, such as results of `nn.EmbeddingBag`
+    that nothing asks for. One that is gone was dropped, not merged."""
 
     @cached_property
     def consumers(self) -> Mapping[Value, list[Node]]:
@@ -138,12 +139,11 @@ class Flat:
         return [consumer for output in node.outputs for consumer in self.consumers.get(output, ())]
 
     def own_consumers(self, value: Value) -> list[Node]:
-        """Return the nodes that take a value themselves; if none do, those that hold it in a body."""
-        consumers = self.consumers.get(value, [])
-        return [node for node in consumers if value in node.inputs] or consumers
+        """Return the nodes that take a value themselves, not only in a body that they hold."""
+        return [node for node in self.consumers.get(value, ()) if value in node.inputs]
 
     def names_of_consumers(self, value: Value) -> set[str]:
-        """Return the output names of the nodes that consume a value; a function's nodes keep theirs when inlined."""
+        """Return the output names of the nodes that consume a value: names can be compared across graphs."""
         return {name for consumer in self.consumers.get(value, ()) for name in consumer.output_names}
 
     @cached_property

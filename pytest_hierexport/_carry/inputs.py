@@ -24,7 +24,7 @@ from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, type
 
 
 def pair_inputs(before: Flat, after: Flat, holders: Mapping[Node, Node]) -> dict[Value, Value]:
-    """Map inputs after, and inputs before that became initializers, to the values before that they are.
+    """Map inputs after, and initializers after that were inputs, each to the value before that it is.
 
     Args:
         before: The graph before.

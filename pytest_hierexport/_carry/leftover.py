@@ -96,7 +96,7 @@ def _computed_beside(match: Match, new: Iterable[Node]) -> set[Value]:
     for node in new:
         varying = [value for value in node.operands if value.varying]
         # The inputs of a body are those of the node that holds it.
-        if node.parent in nodes if node.parent is not None else varying and beside.issuperset(varying):
+        if node.parent in nodes or (node.parent is None and varying and beside.issuperset(varying)):
             nodes.add(node)
             beside.update(node.outputs)
     return beside - inputs

@@ -150,9 +150,9 @@ def _with_consumers_of(match: Match, value: Value, rivals: list[Value], equal: l
 def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
     """Return the nodes before between the values that a region takes and those that it gives.
 
-    The slice ends at a value that the region takes. A value that lives on elsewhere ends it too. If it then reaches
-    none of the varying values that the region takes, it goes on behind the values that live on: the region computes
-    these once more, as ONNX Runtime's float16 converter does.
+    The slice ends at values that the region takes, and at values that are still in the graph. If it reaches none of the
+    varying values that the region takes, it passes those that are still in the graph: the region computes them once
+    more, as ONNX Runtime's float16 converter does.
     """
     match = anchors.match
     before, numbering = match.before, match.numbering

@@ -48,7 +48,7 @@ def restored(before: Flat, numbering: Numbering, value: Value, source: Value) ->
 
 
 def _sample(value: Value) -> Array | None:
-    """Return a tensor of a value's type, each size that varies another one; None for a type that is not known."""
+    """Return a random tensor of a value's type, each dynamic axis with a size of its own; None where it is unknown."""
     if value.shape is None or value.dtype is None:
         return None
     free = count(3)

@@ -43,7 +43,7 @@ class Capture:
     merged: Mapping[Node, tuple[str, ...]] = field(default_factory=dict)
     """By node of `before`: the further calls that ran an equal operation, which was removed before this copy.
 
-    TorchScript needs none: its graph before optimization has these operations again."""
+    TorchScript needs none: its `before` has a copy of the operation for each such call."""
     notes: tuple[str, ...] = ()
     """What the user should know about the capture."""
 

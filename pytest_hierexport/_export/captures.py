@@ -29,8 +29,8 @@ CAPTURES: Mapping[str, Capturer] = {
 }
 """Every capture by name, in the order in which `auto` tries them.
 
-Add a new one also to `choices.EXPORTERS`, which is imported without torch, to `PEERS` of `_rules/peer.py`, and to the
-tables below where they apply to it.
+Add a new one also to `choices.EXPORTERS`, which is imported without torch; to `PEERS` of `_rules/peer.py`, and to
+`plain_proto` of `_rules/plain.py` if its plain exporter takes more options; to the tables below where they apply to it.
 """
 
 

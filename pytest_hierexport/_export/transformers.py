@@ -78,7 +78,7 @@ def _exporters() -> Any:
         return importlib.import_module("transformers.exporters.exporter_onnx")
     except ImportError as error:
         version = sys.modules["transformers"].__version__
-        raise CannotCaptureError(f"transformers {version} has no ONNX exporter; 5.20.2 has one") from error
+        raise CannotCaptureError(f"transformers {version} has no ONNX exporter; there is one from 5.13 on") from error
 
 
 def _tolerating_failed_inputs() -> AbstractContextManager[None]:

@@ -49,8 +49,8 @@ class EagerCall:
     effects: frozenset[int]
     """Tensors in arguments, caches and captured attributes when the call ended, and the numbers that it returned."""
     settings: AbstractSet[int] = frozenset()
-    """The inputs that are Python numbers alone, or a tensor that it wrote through a view. A fusion cannot remove
-    them: otherwise a flag that the call was given would excuse a wrong tag (a counterexample of MUST-007)."""
+    """The inputs that are Python numbers alone, and tensors that the call wrote through a view. None of them is ever a
+    lost input: with a flag as a lost input, wrong tags would pass (a counterexample of MUST-007)."""
 
     places: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """The numbers of each place of the inputs; in `inputs` and `returned`, a number has its first place alone."""

@@ -60,7 +60,7 @@ def find_candidates(
     outputs = [value for node in graph.model.graph for value in node.outputs]
     unnamed = frozenset(name_of(value) for value in outputs if not value.name)
     # The graph's own results show whether the stated shapes are right.
-    other = frozenset(name_of(value) for value in outputs if not _may_equal(value, values)) - graph.outputs
+    other = frozenset(name_of(value) for value in outputs if not _may_equal(value, values)).difference(graph.outputs)
     search = _Search(graph, proto, feeds, values, folder, rearranged)
     found = search.run(unnamed | (other - rearranged))
     # TorchScript states the shape of the branch that is not taken (torchvision's detectors, where NMS finds no box).

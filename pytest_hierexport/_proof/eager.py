@@ -86,7 +86,7 @@ def run_eager(
         The calls in the order in which they ended.
 
     Raises:
-        ModelError: The model does not run in this mode, or its own call is not seen: the proof of no call would pass.
+        ModelError: The model does not run in this mode, or its own call is not seen: there would be nothing to prove.
         UsageError: Its parameters have no numbers.
     """
     if lacks_weights(example.model):
@@ -116,7 +116,7 @@ def run_eager(
 def run_model(example: Runnable, mode: Mode) -> Any:
     """Run the model on a copy of its example inputs, in eval mode and without gradients; return what it returns.
 
-    Compiled modules run uncompiled, since their calls cannot be seen. :func:`as_found` restores it.
+    Compiled code runs as plain Python, since its calls cannot be seen otherwise.
 
     Raises:
         ModelError: The model does not run in this mode, or returns fake tensors though it has weights.

@@ -1,4 +1,4 @@
-"""Finds loose owners: calls that own a node which is another owner's result or input, and neither of theirs.
+"""Finds loose owners: a node is the result or an input of another owner, and neither of the loose one.
 
     model    h = a(x); y = b(h, x)
     graph    t = Exp(x) [a, b]    h = Neg(t) [a]    y = Mul(h, x) [b]

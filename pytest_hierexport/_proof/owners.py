@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 FunctionCalls = tuple[tuple[str, str], ...]
-"""FunctionCalls of functions, each inside the one before it: the function and the key of the call."""
+"""The calls of functions around a node, the outermost first: the function's prefix and the key of the calling node."""
 
 
 class Owner(NamedTuple):
@@ -70,7 +70,7 @@ class Graph:
         self._origins = attribution.nodes
         self._lineage = cache(lambda call: frozenset(self.hierarchy.lineage(call)))
         self.inputs = [str(value.name) for value in model.graph.inputs]
-        self.outputs = frozenset(str(value.name) for value in model.graph.outputs)
+        self.outputs = tuple(str(value.name) for value in model.graph.outputs)
         self.initializers = model.graph.initializers
         self.folded_initializers = frozenset(
             name

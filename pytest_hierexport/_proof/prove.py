@@ -239,7 +239,7 @@ class _Pairing:
         """
         calls = run_eager(self.example, self.graph.hierarchy, values, mode, by_operation=by_operation)
         # A tolerance of the user's is not widened.
-        if values.precision or (restart is not None and not self.tolerances):
+        if not self.tolerances and (values.precision or restart is not None):
             if restart is not None:
                 restart()
             values.bounds = rounding_bounds(self.example, self.graph.hierarchy, mode, values, calls)

@@ -40,7 +40,7 @@ def shared_with(
     seen: Iterable[torch.Tensor],
     fingerprint: Callable[[torch.Tensor], Fingerprint | None],
 ) -> list[Shared]:
-    """Return the tensors that some are views of, and those seen that are views of the same, as they are now.
+    """Return the bases of those found that are views, and the tensors seen that are views of these, as they are now.
 
     What a layer returned may be a view already, of rows that the graph does not have: that of a linear layer is.
     torch keeps no such relation in inference mode.

@@ -69,8 +69,8 @@ class Verdict:
 def judge(runs: BothRuns, call: str) -> Verdict | None:
     """Return the verdict on a call of the eager run; None where it returned no tensor that has elements.
 
-    The model's own call then must have returned the graph's outputs as numbers: the proof of what gives nothing to
-    compare would pass with any tags.
+    The model's own call is then unproven if the graph has an output that it did not give: with nothing to compare, any
+    tags would pass.
 
     The verdict is also None where another call lost a tensor to rounding: see :func:`_is_lost_to_rounding`.
     """
@@ -112,10 +112,9 @@ def _is_lost_to_rounding(runs: BothRuns, seen: EagerCall) -> bool:
 
 def _is_graph_output(runs: BothRuns, number: int) -> bool:
     """Whether an output of the graph has this number, or could not be computed."""
-    found = {value: runs.candidates.get(value) for value in runs.graph.outputs}
     return any(
-        any(number in part for part in parts) if parts else value in runs.graph.producer
-        for value, parts in found.items()
+        any(number in part for part in parts) if (parts := runs.candidates.get(value)) else value in runs.graph.producer
+        for value in runs.graph.outputs
     )
 
 

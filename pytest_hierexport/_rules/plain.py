@@ -18,6 +18,7 @@ import torch
 
 from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import NoVerdictError, in_words, raise_if_disk_full
+from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._export.dynamo.capturer import at_each_program, remove_fakes
 from pytest_hierexport._export.patching import ONE_AT_A_TIME
 from pytest_hierexport._export.quiet import quiet
@@ -30,7 +31,7 @@ from pytest_hierexport._onnx.graph import graph_inputs
 from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._rules.base import ExportedCase
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
-from pytest_hierexport._rules.peer import PEERS, plain_export, save
+from pytest_hierexport._rules.peer import plain_export, save
 
 if TYPE_CHECKING:
     import onnx
@@ -72,7 +73,7 @@ def plain_proto(exported: ExportedCase, process: ChildProcess | None) -> onnx.Mo
         NoVerdictError: The plain exporter cannot export the model.
         DiskFullError: There is no room for the file.
     """
-    exporter = exported.exporter_name if exported.exporter_name in PEERS else "dynamo"
+    exporter = exported.exporter_name if is_own(exported.exporter_name) else "dynamo"
     options = {"opset": exported.case.opset, "dynamic_shapes": exported.example.dynamic_shapes}
     if exporter == "torchscript":
         options |= {**_interface(exported.proto.graph, exported.example), "folder": temporary_home()}

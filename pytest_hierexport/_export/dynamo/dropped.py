@@ -98,7 +98,7 @@ def _note(graph: torch.fx.Graph, dropped: Iterable[torch.fx.Node], live: set[tor
 
 
 def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node], computing: Container[Any]) -> None:
-    """Give each view that an operation computes once more the stack of the call that took it, which is dropped.
+    """Give each view that is computed anew the stack of the call that first took the view, whose own node is dropped.
 
     After a write in place, torch drops the views of the written tensor and computes them where they are used next
     (functionalization):

@@ -111,9 +111,8 @@ class Scopes(Observer):
     def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # noqa: ARG002 a protocol
         """Save torch's present stack, which ends in the call's entry, and learn that it stands for the call."""
         stack = _open_stack()
-        self._open_stacks.append(
-            dict(stack) if stack is not None else self._open_stacks[-1] if self._open_stacks else {}
-        )
+        above = self._open_stacks[-1] if self._open_stacks else {}
+        self._open_stacks.append(above if stack is None else dict(stack))
         if stack:
             self._stack_calls.learn_begin(call, stack)
 

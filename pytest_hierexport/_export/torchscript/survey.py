@@ -101,13 +101,14 @@ def duplicates(graph: Any) -> list[list[int]]:
 
 
 def _attributes(node: Any) -> Hashable:
-    """Return a key of a node's attributes; of a constant, its value: a large tensor by its address in memory."""
+    """Return a key of a node's attributes; of a constant, its value: a large tensor by its place in memory."""
     if node.kind() != CONSTANT:
         return tuple((name, str(getattr(node, node.kindOf(name))(name))) for name in node.attributeNames())
     value = node.output().toIValue()
     if not isinstance(value, torch.Tensor):
         return type(value), repr(value)
-    content = value.data_ptr() if value.numel() > _SMALL else str(value.tolist())
+    # A matrix and its transposition may share memory.
+    content = (value.data_ptr(), value.stride()) if value.numel() > _SMALL else str(value.tolist())
     return str(value.dtype), tuple(value.shape), content
 
 

@@ -164,8 +164,7 @@ class Trace(Observer):
 
     def _read(self, survey: Survey) -> dict[int, CallNames]:
         """Return the calls of each node."""
-        marks = {node for _, node in survey.silent if _is_mark(node)}
-        starts = {position: self._marks[node.i(_POSITION)] for position, node in survey.silent if node in marks}
+        starts = {position: self._marks[node.i(_POSITION)] for position, node in survey.silent if _is_mark(node)}
         owners: dict[int, CallNames] = {}
         current: CallNames = ()
         for position, number in enumerate(survey.outputs):
