@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
     from pytest_hierexport._calls.hierarchy import Call, Hierarchy, Module, Parameter
     from pytest_hierexport._carry import carry
-    from pytest_hierexport._cases import Case, Example
+    from pytest_hierexport._cases import Case, Example, KnownFailure, Step
     from pytest_hierexport._errors import CollectError, ExportError, HierexportError, TagError, UsageError
     from pytest_hierexport._export.pipeline import export
     from pytest_hierexport._export.result import Export
@@ -53,6 +53,7 @@ __all__ = [
     "Hierarchy",
     "HierexportError",
     "KernelSlice",
+    "KnownFailure",
     "LooseOwner",
     "ModelWithFunctions",
     "Module",
@@ -63,6 +64,7 @@ __all__ = [
     "Profile",
     "Proof",
     "Rule",
+    "Step",
     "TagError",
     "UsageError",
     "ValueGap",
@@ -92,7 +94,7 @@ _HOMES = {
     "_calls.attribution": ("Attribution", "Evidence", "Origin"),
     "_calls.hierarchy": ("Call", "Hierarchy", "Module", "Parameter"),
     "_carry": ("carry",),
-    "_cases": ("Case", "Example"),
+    "_cases": ("Case", "Example", "KnownFailure", "Step"),
     "_errors": ("CollectError", "ExportError", "HierexportError", "TagError", "UsageError"),
     "_export.pipeline": ("export",),
     "_export.result": ("Export",),

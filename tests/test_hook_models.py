@@ -57,11 +57,44 @@ def test_models_of_the_hook_stay_out_of_other_paths(project: Project) -> None:
             "[pytest_hierexport.Case('', print)]",
             "a name for each case of pytest_hierexport_models; found an empty one*",
         ),
+        (
+            "[pytest_hierexport.Case('tower', print, after=('onnxruntime:all',))]",
+            "after of the case tower to be a tuple of Step; found ('onnxruntime:all',)*",
+        ),
+        (
+            "[pytest_hierexport.Case('tower', print, known_failures={'MUST-006': 'why'})]",
+            "known_failures of the case tower to be a tuple of KnownFailure; found {'MUST-006': 'why'}*",
+        ),
+        (
+            "[pytest_hierexport.Case('tower', print, after=(pytest_hierexport.Step('onnxruntime:most'),))]",
+            "a step after the export: *; found 'onnxruntime:most'*",
+        ),
     ],
-    ids=["a text", "no name"],
+    ids=["a text", "no name", "a step as a text", "a known failure as a mapping", "no such step"],
 )
 def test_hook_that_returns_no_cases_is_a_usage_error(project: Project, returned: str, told: str) -> None:
     project.write("conftest.py", f"import pytest_hierexport\ndef pytest_hierexport_models(config): return {returned}\n")
     result = project.run()
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"*expected {told}"])
+
+
+STEP_AND_FAILURE = """
+from datetime import date
+
+def pytest_hierexport_models(config):
+    from my_model import build
+    from pytest_hierexport import Case, KnownFailure, Step
+
+    known = KnownFailure("MUST-002", date(2999, 1, 31), "it is said to break it")
+    return [Case("tower", build, after=(Step("onnxruntime:basic"),), known_failures=(known,))]
+"""
+
+
+def test_case_of_the_hook_has_steps_and_known_failures(project: Project) -> None:
+    project.write("conftest.py", STEP_AND_FAILURE)
+    project.write("pytest.ini", "[pytest]\npythonpath = .\n")
+    result = project.run("-k", "MUST-002")
+    result.assert_outcomes(passed=1, failed=1, deselected=result.parseoutcomes()["deselected"])
+    result.stdout.fnmatch_lines(["tower: the known failure of MUST-002 is over"])
+    result.stdout.fnmatch_lines(["  to do *remove the known failure from pytest_hierexport_models"])

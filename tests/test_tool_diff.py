@@ -245,6 +245,15 @@ class TestInitializers:
         (found,) = compared(before, after).initializers
         assert found.change == "1 of 4 elements, by at most 2"
 
+    def test_imaginary_parts_differ_too(self, before: Path, after: Path) -> None:
+        for path, last in ((before, 1 + 1j), (after, 1 + 5j)):
+            proto = save(path, BEFORE)
+            values = np.array([1j, 2j, 3j, last], np.complex64).reshape(2, 2)
+            proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(values, "a.w"))
+            path.write_bytes(proto.SerializeToString())
+        (found,) = compared(before, after).initializers
+        assert found.change == "1 of 4 elements, by at most 4"
+
     def test_renamed_initializer_is_found_by_its_content(self, before: Path, after: Path) -> None:
         proto = save(after, BEFORE)
         proto.graph.initializer[0].name = proto.graph.node[0].input[1] = "other"

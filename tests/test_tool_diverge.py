@@ -18,7 +18,7 @@ import torch
 from onnx import numpy_helper
 from torch import nn
 
-from pytest_hierexport import Divergence, Example, Export, TagError, UsageError, diverge, export, profile
+from pytest_hierexport import Case, Divergence, Example, Export, TagError, UsageError, diverge, export, profile
 from pytest_hierexport._carry.aliases import number_values
 from pytest_hierexport._tools.divergence import pairs
 from pytest_hierexport._tools.divergence.compared import Arrays
@@ -503,7 +503,7 @@ def test_nothing_comparable_is_an_error(
         UsageError, match=r"none: no tensor of the model's calls corresponds to it \(\d+ of \d+ calls\)"
     ):
         diverge(wrong, net.path)
-    monkeypatch.setattr("pytest_hierexport.cli.diverge._example", lambda _: wrong)
+    monkeypatch.setattr("pytest_hierexport._cases.select_one", lambda _: Case("wrong", lambda: wrong))
     for flags in ([], ["--exclude", "nodes"], ["--exit-code"]):
         assert main(["diverge", str(net.path), "--model", "wrong.py::build", *flags]) == 4
         printed = capsys.readouterr()

@@ -555,6 +555,8 @@ def test_command_replaces_no_file_of_another_kind(nested: Path, tmp_path: Path, 
         notes.write_text("mine")
         assert main(["profile", str(nested), "--runs=1", f"{flag}={notes}"]) == 4
         assert notes.read_text() == "mine"
+    (tmp_path / "notes.json").write_text("{}")
+    assert main(["profile", str(nested), "--runs=1", f"--node-data={tmp_path / 'notes.json'}"]) == 4
     assert main(["profile", str(nested), f"--trace={tmp_path / 'no' / 'trace.json'}"]) == 1
     assert "create the folder" in capsys.readouterr().err
 

@@ -104,6 +104,11 @@ class Case:
     stated: frozenset[str] = field(default=frozenset(), repr=False)
     """The keys that a manifest states of it: they override the ini also where they state the default."""
 
+    @property
+    def stated_in(self) -> str:
+        """The place that states its options, as messages name it."""
+        return str(self.manifest or "pytest_hierexport_models")
+
     @stage("building the model")
     def load(self) -> Example:
         """Build the model and its inputs under a fixed seed, with generic weights if `randomise` is set.
@@ -138,18 +143,14 @@ class Case:
             refuse_coroutine(made, f"the factory of {self.name} ({self.source})")
         except BaseException as error:
             pass_on(error)
+            without = "; here it is called without weights: let it read no numbers of a parameter"
             raise CollectError(
                 f"the factory of {self.name} ({self.source}) to make a model",
                 found=gist(error),
-                do=f"call the factory without arguments, and fix the error that it raises{self._without_numbers}",
+                do="call the factory without arguments, and fix the error that it raises"
+                + (without if self.weights == "none" else ""),
             ) from error
         return made
-
-    @property
-    def _without_numbers(self) -> str:
-        """What else may be at fault where the model is built without weights."""
-        cause = "; here it is called without weights: let it read no numbers of a parameter"
-        return cause if self.weights == "none" else ""
 
     @property
     def _promise(self) -> str:
@@ -209,13 +210,9 @@ class Case:
         try:
             return complete_shapes(shapes, inputs, self.name)
         except UsageError as error:
-            raise CollectError(error.expected, found=f"{error.found}{self._place_of_shapes}", do=error.do) from None
-
-    @property
-    def _place_of_shapes(self) -> str:
-        """The place in the manifest, where it states them."""
-        stated = self.manifest is not None and self.dynamic_shapes is not None
-        return f" at models.{self.name}.dynamic in {self.manifest}" if stated else ""
+            stated = self.manifest is not None and self.dynamic_shapes is not None
+            place = f" at models.{self.name}.dynamic in {self.manifest}" if stated else ""
+            raise CollectError(error.expected, found=f"{error.found}{place}", do=error.do) from None
 
 
 def thinned(case: Case) -> Case:

@@ -12,7 +12,6 @@ import time
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 
 from pytest_hierexport._stages import LOADING, Stages
@@ -32,7 +31,7 @@ class StageClock:
     """Counts the seconds of each stage.
 
     Args:
-        file: Where this process tells what is under way, if the folder exists.
+        file: Where this process tells what is under way, if the folder exists: a run that shows no progress has none.
     """
 
     def __init__(self, file: Path) -> None:
@@ -42,19 +41,13 @@ class StageClock:
         self._stage, self._since = "", 0.0
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
-    @cached_property
-    def _tells(self) -> bool:
-        """Whether the run shows its progress; its folder is there before the first stage."""
-        return self._file.parent.is_dir()
-
     def note(self, stages: Stages) -> None:
         """Take the open stages, the innermost last, whenever these change."""
         now = time.monotonic()
         if self._stage:
             self._seconds[self._stage] += now - self._since
         self._stage, self._since = _counted(stages), now
-        if self._tells:
-            self._tell(UnderWay(self.model, stages[-1], now) if stages else None)
+        self._tell(UnderWay(self.model, stages[-1], now) if stages else None)
 
     def taken(self) -> dict[str, float]:
         """Return the seconds of each stage since the last call."""

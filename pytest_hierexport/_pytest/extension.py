@@ -59,15 +59,14 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
     def dirname(cls, *, test_location: PyTestLocation) -> str:
         """Return the folder of the test's snapshots, not syrupy's own: runs without models must not see them."""
         folder = snapshot_folder(Path(test_location.filepath))
-        return str(folder if _model(test_location) is not None else folder / test_location.basename)
+        return str(folder if case_of(test_location.item) else folder / test_location.basename)
 
     @classmethod
     def get_file_basename(cls, *, test_location: PyTestLocation, index: SnapshotIndex) -> str:
         """Name the file after the model, or after the test where the project's own test asks, as syrupy does."""
-        model = _model(test_location)
-        if model is None:
+        if (case := case_of(test_location.item)) is None:
             return cls.get_snapshot_name(test_location=test_location, index=index)
-        return file_name(model)
+        return file_name(case.name)
 
     @classmethod
     def matches_test_location(cls, *, test_location: PyTestLocation, snapshot_location: str) -> bool:
@@ -109,9 +108,3 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
     def diff_lines(self, serialized_data: SerializedData, snapshot_data: SerializedData) -> Iterator[str]:
         """Yield the changes by module, bounded in number."""
         yield from diff(str(snapshot_data), str(serialized_data))
-
-
-def _model(test_location: PyTestLocation) -> str | None:
-    """Return the name of the model that an item of ours belongs to."""
-    case = case_of(test_location.item)
-    return None if case is None else case.name

@@ -124,7 +124,7 @@ class GuardPlugin:
 
     def _failure(self, hang: Hang) -> pytest.TestReport:
         """Return the report of the test that hangs."""
-        run, found = self.run, self.run.plan.check_of(hang.item)
+        run, found = self.run, self.run.plan.checks.get(hang.item)
         ending = hang.ending(run.time_limit.files.dumped())
         report = pytest.TestReport(hang.item, (hang.item, None, hang.item), {}, "failed", ending, "call")
         report.duration = hang.seconds

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_hierexport._cases import Case, select
-from pytest_hierexport._cases.case import Step
-from pytest_hierexport._cases.steps import with_deployed
+from pytest_hierexport._cases.case import KnownFailure, Step
+from pytest_hierexport._cases.steps import check_step, with_deployed
 from pytest_hierexport._errors import UsageError, proposals
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.options import TIMEOUT, Settings
@@ -154,7 +154,7 @@ class Plan:
             rules = [rule.id for rule in known_rules if _can_check(rule, case)]
             for i, known in enumerate(case.known_failures):
                 if known.rule not in rules:
-                    unknown[f"{_place(case)}.known_failures.{i}.rule in {case.manifest}"] = known.rule, rules
+                    unknown[f"{_place(case)}.known_failures.{i}.rule in {case.stated_in}"] = known.rule, rules
         if unknown:
             raise UsageError(
                 "ids of rules in the known failures",
@@ -182,12 +182,9 @@ class Plan:
         own = [*(["-c", str(file)] if file else []), *([f"--rootdir={root}"] if root else [])]
         return [*own, *self.settings.arguments(selectors)]
 
-    def check_of(self, item_id: str) -> tuple[Case, str, str] | None:
-        """Return the case, the test and the check of an item's id; None where it is no item of this run."""
-        return self._checks.get(item_id)
-
     @cached_property
-    def _checks(self) -> dict[str, tuple[Case, str, str]]:
+    def checks(self) -> dict[str, tuple[Case, str, str]]:
+        """By the id of each item of this run, its case, test and check."""
         checks = (SNAPSHOT, *(rule.id for rule in self.rules))
         found = ((case, item_name(check), check) for case in self.cases for check in checks)
         return {self.item_id(case, test): (case, test, check) for case, test, check in found}
@@ -225,13 +222,36 @@ def _own_cases(config: pytest.Config) -> dict[str, Case]:
                 found=f"two named {case.name}",
                 do="rename one of them",
             )
+        _check_parts(case, config.rootpath)
         cases[case.name] = replace(case, source=case.name)
     return cases
+
+
+def _check_parts(case: Case, root: Path) -> None:
+    """Check the steps and the known failures of a case that is defined in code.
+
+    Raises:
+        UsageError: One is of another type, or there is no such step.
+    """
+    parts = ("after", Step, _STEP), ("known_failures", KnownFailure, _KNOWN_FAILURE)
+    for name, kind, example in parts:
+        given: Any = getattr(case, name)
+        items = given if isinstance(given, (list, tuple)) else [given]
+        if items is not given or not all(isinstance(item, kind) for item in items):
+            raise UsageError(
+                f"{name} of the case {case.name} to be a tuple of {kind.__name__}",
+                found=repr(given),
+                do=f"give {example}",
+            )
+    for step in case.after:
+        check_step(step.name, root)
 
 
 _Item = TypeVar("_Item")
 _LONGEST = threading.TIMEOUT_MAX / 2
 """Seconds from which on a limit is none: timers take no more, and the watchdog adds to it."""
+_STEP = '(Step("onnxruntime:extended"),)'
+_KNOWN_FAILURE = '(KnownFailure("MUST-006", datetime.date(2027, 1, 31), "the reason"),)'
 _MODELS = "pytest_hierexport_models", 'Case("tower", make_tower)'
 _RULES = "pytest_hierexport_rules", 'Rule("TEAM-1", "what holds", check)'
 

@@ -96,7 +96,7 @@ def cache_of(config: pytest.Config, settings: Settings, scratch: Path, outputs: 
         reads,
         facts=partial(session_facts, config),
         warn=partial(_warn, scratch, _NOT_KEPT),
-        unkept=partial(_note_unkept, scratch),
+        unkept=lambda model: _note(scratch, "unkept", model, model),
         say=partial(_say, config),
         bound=bound,
         remote=remote,
@@ -148,10 +148,6 @@ def warnings(scratch: Path) -> list[str]:
         if models:
             found.append(f"warning: results of {first_names(models)} are not kept for later runs: {_PROGRAM}")
     return found
-
-
-def _note_unkept(scratch: Path, model: str) -> None:
-    _note(scratch, "unkept", model, model)
 
 
 def _warn(scratch: Path, what: str, reason: str) -> None:

@@ -58,13 +58,13 @@ class WorkersPlugin:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Note which models have tests."""
-        found = map(self.run.plan.check_of, ids)
+        found = map(self.run.plan.checks.get, ids)
         self.summary.collected |= {each[0].name for each in found if each is not None}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
         """Record that a model ended a worker, and fail its test with the cause."""
-        found = self.run.plan.check_of(crashitem)
+        found = self.run.plan.checks.get(crashitem)
         if found is None:
             return
         case, test, _ = found

@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import math
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.paths import check_ending
 from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, check_folder, load_arrays, load_file, load_proto
 from pytest_hierexport.cli.output import print_json, print_lines, progress
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cases import Example
 
 _DIVERGED = 1
 
@@ -53,6 +51,7 @@ def _run(options: argparse.Namespace) -> int:
     _check(options)
     with progress() as stage:
         stage("import")
+        from pytest_hierexport._cases import select_one
         from pytest_hierexport._tools.divergence.comparing import diverge
         from pytest_hierexport._tools.divergence.page import as_page
         from pytest_hierexport._tools.divergence.text import as_dict, as_lines
@@ -64,7 +63,7 @@ def _run(options: argparse.Namespace) -> int:
             given = [load_arrays(path, file.proto.graph) for path in options.inputs]
         elif options.model is not None:
             stage(f"build {options.model}")
-            given = _example(options.model)
+            given = replace(select_one(options.model), randomise=False).load()
         stage("compare")
         settings = {"tolerance": options.tolerance, "depth": options.depth, "added": not options.no_added}
         settings["attribution"] = file.attribution
@@ -109,15 +108,6 @@ def _check(options: argparse.Namespace) -> None:
         )
     if options.exclude is not None and options.no_added:
         raise UsageError("added errors to exclude by", found="--no-added", do="leave it out")
-
-
-def _example(selector: str) -> Example:
-    """Build the one model of a selector, its weights as its factory makes them."""
-    import dataclasses
-
-    from pytest_hierexport._cases import select_one
-
-    return dataclasses.replace(select_one(selector), randomise=False).load()
 
 
 COMMAND = Command(

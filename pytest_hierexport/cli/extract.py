@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from pytest_hierexport._text import counted
 from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
+from pytest_hierexport.cli.files import (
+    add_file,
+    add_output,
+    check_output,
+    is_standard,
+    load_file,
+    shown_name,
+    write_file,
+)
 from pytest_hierexport.cli.output import print_json, print_line, progress
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pytest_hierexport._cases import Example
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,10 +29,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from dataclasses import replace
-
     from onnx_ir import to_proto
 
+    from pytest_hierexport._cases import select_one
     from pytest_hierexport._tools.modules.extraction import as_dict, extract, modules_below
 
     check_output(options.output)
@@ -37,9 +39,11 @@ def _run(options: argparse.Namespace) -> None:
         stage("load the file")
         source = load_file(options.file)
         stage(f"extract {options.module}")
+        # With the model's own weights, which `hierexport export` keeps, then with those that tests get.
+        own = (replace(select_one(options.model), randomise=randomise).load() for randomise in (False, True))
         tries = (
             extract(source.path or source.proto, source.attribution, options.module, example)
-            for example in ([None] if options.model is None else _examples(options.model))
+            for example in ([None] if options.model is None else own)
         )
         made = max(tries, key=lambda each: each.renamed)
         modules = modules_below(source.modules, source.attribution.hierarchy, made.call)
@@ -55,20 +59,9 @@ def _run(options: argparse.Namespace) -> None:
     print_line(f"{options.output}: {shown['call'] or shown['tag']}, {counts}")
     for kind in ("inputs", "outputs"):
         for name, value in shown[kind].items():
-            print_line(f"{kind[:-1]} {name}" + (f", {value} in {options.file}" if name != value else ""))
+            print_line(f"{kind[:-1]} {name}" + (f", {value} in {shown_name(options.file)}" if name != value else ""))
     if options.model is not None and not made.renamed:
         print_line(f"note: no value of {options.model} equals one at the module's boundary; values keep their names")
-
-
-def _examples(selector: str) -> Iterator[Example]:
-    """Yield the model with its own weights, which `hierexport export` keeps, then with the weights that tests get."""
-    from dataclasses import replace
-
-    from pytest_hierexport._cases import select_one
-
-    case = select_one(selector)
-    for randomise in (False, True):
-        yield replace(case, randomise=randomise).load()
 
 
 COMMAND = Command(

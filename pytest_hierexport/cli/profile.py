@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport.cli.command import Command, whole_number
@@ -56,13 +56,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     from pytest_hierexport._pytest.outputs import check_different
-    from pytest_hierexport._tools.profiling.viewers import is_node_data, is_trace
+    from pytest_hierexport._tools.profiling import viewers
+    from pytest_hierexport._tools.profiling.text import as_dict, as_lines
 
     check_different(filter(None, (options.trace, options.node_data)))
     if options.trace is not None:
-        check_json_output(options.trace, "a trace", is_trace)
+        check_json_output(options.trace, "a trace", viewers.is_trace)
     if options.node_data is not None:
-        check_json_output(options.node_data, "node data", is_node_data)
+        check_json_output(options.node_data, "node data", viewers.is_node_data)
     if options.optimized is not None:
         check_output(options.optimized, piped=False)
     sizes = dict(map(_dimension, options.dim))
@@ -70,8 +71,14 @@ def _run(options: argparse.Namespace) -> None:
         stage("load the model")
         source = load_file(options.file)
         profile = _profile(options, source, sizes, stage)
-    _write(options, profile)
-    _show(options, profile)
+    if options.trace is not None:
+        write_json(options.trace, viewers.trace(profile))
+    if options.node_data is not None:
+        write_json(options.node_data, viewers.node_data(profile))
+    if options.json:
+        print_json(as_dict(profile))
+    else:
+        print_lines(as_lines(profile, by_class=options.by == "class", depth=options.depth, width=terminal_width()))
 
 
 def _profile(
@@ -108,27 +115,6 @@ def _feeds(options: argparse.Namespace, source: TaggedFile, sizes: dict[str, int
     from pytest_hierexport._proof.feeds import feeds_of
 
     return feeds_of(select_one(options.inputs).load(), source.proto)
-
-
-def _write(options: argparse.Namespace, profile: Profile) -> None:
-    from pytest_hierexport._tools.profiling import viewers
-
-    outputs: tuple[tuple[Path | None, Callable[[Profile], dict[str, Any]]], ...] = (
-        (options.trace, viewers.trace),
-        (options.node_data, viewers.node_data),
-    )
-    for path, render in outputs:
-        if path is not None:
-            write_json(path, render(profile))
-
-
-def _show(options: argparse.Namespace, profile: Profile) -> None:
-    from pytest_hierexport._tools.profiling.text import as_dict, as_lines
-
-    if options.json:
-        print_json(as_dict(profile))
-        return
-    print_lines(as_lines(profile, by_class=options.by == "class", depth=options.depth, width=terminal_width()))
 
 
 COMMAND = Command(

@@ -107,9 +107,10 @@ class Data:
         count = int(np.count_nonzero(differs))
         if not count:
             return "" if old.data_type == _STRING else "bits of equal values"
+        wide = np.complex128 if one.dtype.kind == "c" else np.float64
         with np.errstate(all="ignore"):
             try:
-                largest = f", by at most {np.nanmax(np.abs(one.astype(np.float64) - other.astype(np.float64))):.3g}"
+                largest = f", by at most {np.nanmax(np.abs(one.astype(wide) - other.astype(wide))):.3g}"
             except (TypeError, ValueError):
                 largest = ""
         return f"{count:,} of {one.size:,} elements{largest}"

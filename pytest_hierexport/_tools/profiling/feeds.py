@@ -82,6 +82,6 @@ def _dtype(value: onnx.ValueInfoProto) -> np.dtype[Any]:
     dtype = onnx.helper.tensor_dtype_to_np_dtype(kind) if kind else np.dtype(object)
     if dtype.kind in "OSU":
         found = onnx.TensorProto.DataType.Name(kind) if kind else "no tensor"
-        do = "choose a graph whose inputs are tensors of numbers: hierexport select cuts one out"
+        do = "choose a graph whose inputs are tensors of numbers: hierexport extract cuts one out"
         raise UsageError(f"the input {value.name} to be a tensor of numbers", found=found, do=do)
     return np.dtype(dtype)

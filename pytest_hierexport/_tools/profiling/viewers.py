@@ -117,7 +117,7 @@ def node_data(profile: Profile) -> dict[str, Any]:
 
 def is_node_data(content: Mapping[str, Any]) -> bool:
     """Whether a JSON object is node data that :func:`node_data` made."""
-    return all(isinstance(graph, dict) and graph.get("name") == _TITLE for graph in content.values())
+    return bool(content) and all(isinstance(each, dict) and each.get("name") == _TITLE for each in content.values())
 
 
 def _place(key: str, names: dict[str, str]) -> list[str]:
