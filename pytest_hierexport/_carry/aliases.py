@@ -126,7 +126,7 @@ def _bypassed(before: Flat, after: Flat, numbering: Numbering, new: Value, old: 
         return _further_up(before, numbering, old, numbering.first_before[number])
     if not types_may_agree(source, old):
         return []
-    return [(new, old) if _absorbed(before, after, numbering, new, (old, source)) else (old, source)]
+    return [(new, old) if _took_constants(before, after, numbering, new, (old, source)) else (old, source)]
 
 
 def _further_up(before: Flat, numbering: Numbering, lost: Value, kept: Value) -> list[Alias]:
@@ -171,7 +171,7 @@ def _operands_of_equals(before: Flat, value: Value, other: Value) -> list[tuple[
     return list(zip(one.operands, another.operands, strict=False))
 
 
-def _absorbed(before: Flat, after: Flat, numbering: Numbering, new: Value, alias: Alias) -> bool:
+def _took_constants(before: Flat, after: Flat, numbering: Numbering, new: Value, alias: Alias) -> bool:
     """Whether a new value takes what lay between a lost value and its source: as new weights, or as its constants.
 
     onnxslim puts the scale of a layer into the `Linear` before it, whose name the scaled value has then (DINOv2);

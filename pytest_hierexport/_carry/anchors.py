@@ -162,7 +162,7 @@ def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
     same = [found]
     if not _has_same_op_type(node, found):
         taken = [anchors.counterpart_or_source(value) for value in node.operands]
-        same = [each for each in _absorbed(anchors, taken, found) if _has_same_op_type(node, each)]
+        same = [each for each in _nodes_from_taken(anchors, taken, found) if _has_same_op_type(node, each)]
     if len(same) != 1:
         return
     for new, old in zip(node.inputs, same[0].inputs, strict=False):
@@ -173,7 +173,7 @@ def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
                 _anchor_operands(anchors, anchors.match.after.producer[new], anchors.match.before.producer[old])
 
 
-def _absorbed(anchors: Anchors, taken: Sequence[Value | None], found: Node) -> list[Node]:
+def _nodes_from_taken(anchors: Anchors, taken: Sequence[Value | None], found: Node) -> list[Node]:
     """Return the nodes before that compute what `found` gives from the values that a new node takes."""
     return backward_slice(anchors.match.before, found.outputs, lambda value: value in taken)
 
@@ -183,7 +183,7 @@ def _taking_again(anchors: Anchors, taken: list[Value], found: Node) -> Node:
 
     ONNX Runtime puts `conv(x) + x` into one convolution that takes `x` twice.
     """
-    needed = _absorbed(anchors, taken, found)
+    needed = _nodes_from_taken(anchors, taken, found)
     for value in dict.fromkeys(taken):
         uses = sum(operand is value for node in needed for operand in node.operands)
         if taken.count(value) > uses > 0:

@@ -29,7 +29,7 @@ class Bodies:
         self._inside = {node: inside for flat in self._flats for node, inside in _inside(flat).items()}
         self._ids: dict[Hashable, int] = {}
 
-    def is_lost(self, node: Node) -> bool:
+    def is_unnamed(self, node: Node) -> bool:
         """Whether no node after has the name or the keys of a node before."""
         return node not in self._kept
 

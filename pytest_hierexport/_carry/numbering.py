@@ -153,7 +153,9 @@ class Round:
     ) -> None:
         """Number nothing yet."""
         self.before, self.after, self.aliases, self.constants, self.bodies = before, after, aliases, constants, bodies
-        self._lost: dict[Hashable, list[Node]] = {}  # nodes before without an expression or a name after
+        self._unnamed: dict[
+            Hashable, list[Node]
+        ] = {}  # nodes before without an expression and without a namesake after, by form
         self.result = Numbering(aliases=aliases)
         self._numbers: dict[Hashable, int] = {}
         self._typed: dict[int, Value] = {}  # the first value of each number
@@ -173,8 +175,8 @@ class Round:
     def _number_before(self, node: Node) -> None:
         numbers = self.result.old
         expression = self.result.expressions_before[node] = self._expression(node, numbers)
-        if not node.pure and self.bodies.is_lost(node):
-            self._lost.setdefault(self.bodies.form(node, numbers), []).append(node)
+        if not node.pure and self.bodies.is_unnamed(node):
+            self._unnamed.setdefault(self.bodies.form(node, numbers), []).append(node)
         for output, known in self._known_as(node, expression, numbers, self.before.opsets):
             alias = self.aliases.get(output, node.identity_input)
             if alias in numbers:
@@ -204,10 +206,10 @@ class Round:
         """
         if node.pure or node in self.bodies.named:
             return None
-        lost = self._lost.get(self.bodies.form(node, self.result.new))
-        if not lost:
+        equal = self._unnamed.get(self.bodies.form(node, self.result.new))
+        if not equal:
             return None
-        old = lost.pop(0)
+        old = equal.pop(0)
         for known, value in self.bodies.inputs(old, node):
             self.result.new[value] = self.result.old[known]
         return self.result.expressions_before[old]

@@ -1,4 +1,10 @@
-"""Puts the eager run and the graph's run beside each other: which calls have which values of the graph."""
+"""Puts the eager run and the graph's run beside each other: which calls have which values of the graph.
+
+eager run                    graph                  candidates of the graph's values
+a: given 0, returned 1       t = Exp(x) [a]         t: none
+b: given 1, returned 2       h = Neg(t) [a]         h: 1, which `a` returned and `b` was given
+                             y = Sin(h) [b]         y: 2, which `b` returned
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
     """Return the elements of every graph input.
 
     Tensors and graph inputs are paired by name where the example has all names: an exporter may drop an input that the
-    model does not use, and a tool may put the inputs in another order. Else they are paired in order.
+    model does not use, and a tool may put the inputs in another order. Else they are paired in order. An export whose
+    `input_names` are the names of other parameters is fed wrongly: names alone do not tell that.
 
     Raises:
         UsageError: A graph input without a tensor.

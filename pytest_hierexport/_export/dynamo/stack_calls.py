@@ -8,9 +8,10 @@ A stack lists the modules that were open when torch traced the node, the root fi
     'L__self__encoder.act@1'     'encoder.act'   torch.nn...ReLU          -> call encoder.act@1
 
 The path is the one by which the caller reached the module. Each key begins with that of the root, which `_entries`
-removes (`_export_root` while torch traces the model). First, the whole stack is looked up among the stacks that were
-recorded when calls began. If it is not there, its entries are looked up one by one from the root, each as a call whose
-parent is the call of the entry before.
+removes. While torch traces the model, the key and the path of the root both are `_export_root`.
+
+First, the whole stack is looked up among the stacks that were recorded when calls began. If it is not there, its
+entries are looked up one by one from the root, each as a call whose parent is the call of the entry before.
 
 No calls are recorded of an ExportedProgram, nor of a model that torch exports in strict mode, where dynamo traces all
 of it. Torch makes a program so on request, and exports a module so after it failed to run it. There the entries alone
