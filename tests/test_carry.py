@@ -506,23 +506,6 @@ def test_call_that_undoes_its_own_work_owns_nothing_of_others(first: str, second
     assert "".join(sorted({call for call, _ in found["u"]})) == owners
 
 
-@pytest.mark.parametrize(("kept", "owner"), [("q = Relu(x) v = Neg(q)", "b"), ("p = Relu(x) u = Exp(p)", "a")])
-def test_duplicate_that_was_cut_away_is_no_owner(kept: str, owner: str) -> None:
-    before = """g (float[2] x) => (float[2] u, float[2] v) {
-        p = Relu(x) u = Exp(p) q = Relu(x) v = Neg(q) }"""
-    node, output = ("q", "v") if owner == "b" else ("p", "u")
-    found = carried(before, f"g (float[2] x) => (float[2] {output}) {{ {kept} }}", p="a", u="a", q="b", v="b")
-    assert found[node] == [(owner, "traced")]
-
-
-def test_duplicate_whose_consumer_was_fused_is_an_owner() -> None:
-    before = """g (float[2] x) => (float[2] u, float[2] v) {
-        p = Relu(x) m = Exp(p) u = Abs(m) q = Relu(x) v = Neg(q) }"""
-    after = "g (float[2] x) => (float[2] u, float[2] v) { q = Relu(x) u = local.ExpAbs(q) v = Neg(q) }"
-    found = carried(before, after, p="a", m="a", u="a", q="b", v="b")
-    assert found["q"] == [("a", "merged"), ("b", "traced")]
-
-
 @pytest.mark.parametrize("size", ["Size({})", "Shape<start = 1, end = 2>({})"])
 def test_sizes_of_inputs_of_unknown_shape_are_not_equal(size: str) -> None:
     one, other = (f"{name} = {size.format(value)} {name}1 = Abs({name})" for name, value in (("s", "x"), ("t", "y")))

@@ -110,7 +110,6 @@ class _Matcher:
             same = self.before.producer_of(node.first_name)
             if same is not None and self.numbering.expressions_before[same] == self.numbering.expressions_after[node]:
                 self.twins[same] = node
-        self._leave_out_cut()
         self._narrow()
         return Match(
             self.attributed, self.after, self.numbering, self.twins, self.merged, self._by_name(), tuple(self.unpaired)
@@ -153,32 +152,6 @@ class _Matcher:
 
     def _became(self, node: Node) -> Sequence[Node]:
         return (self.twins[node],) if node in self.twins else self.merged.get(node, ())
-
-    def _leave_out_cut(self) -> None:
-        """Forget the removed duplicates that nothing in the graph after needs: they were cut away, not merged.
-
-        Below, `onnx.utils.extract_model` kept one of two outputs, and `p` went with the other one:
-
-            before                   call     after              origins
-            p = Relu(x)              a
-            u = Exp(p)   (output)    a
-            q = Relu(x)              b        q = Relu(x)        b
-            v = Neg(q)   (output)    b        v = Neg(q)         b
-        """
-        needed = self._needed_outputs()
-        for node in reversed(self.before.nodes):
-            # What a node in a body gives may be needed by another round of a loop.
-            is_needed = node.parent is not None or not node.outputs or not needed.isdisjoint(node.outputs)
-            if node in self.merged and not is_needed:
-                del self.merged[node]
-            elif is_needed or any(self.numbering.old[output] in self.numbering.alive for output in node.outputs):
-                needed.update(node.operands)
-
-    def _needed_outputs(self) -> set[Value]:
-        """Return the values before that the outputs after are; where one of them is none, all outputs before."""
-        first, named = self.numbering.first_before, self.before.named
-        found = [named.get(value.name) or first.get(self.numbering.new[value]) for value in self.after.outputs]
-        return {value for value in found if value} if all(found) else set(self.before.outputs)
 
     def _narrow(self) -> None:
         """Of several nodes that may have replaced a removed one, keep those that its consumers' survivors consume.

@@ -73,7 +73,7 @@ def plain_proto(exported: ExportedCase, process: ChildProcess | None) -> onnx.Mo
         NoVerdictError: The plain exporter cannot export the model.
         DiskFullError: There is no room for the file.
     """
-    exporter = exported.exporter_name if is_own(exported.exporter_name) else "dynamo"
+    exporter = "dynamo" if is_own(exported.exporter_name) else exported.exporter_name
     options = {"opset": exported.case.opset, "dynamic_shapes": exported.example.dynamic_shapes}
     if exporter == "torchscript":
         options |= {**_interface(exported.proto.graph, exported.example), "folder": temporary_home()}
