@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_hierexport._cache.entries import PER_QUESTION, RECORD, entries, read_entry, remove, used
@@ -30,33 +30,24 @@ _SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([KMGT]?)(i?)B?\s*", re.IGNO
 _UNITS = ("", "K", "M", "G", "T")
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What a cache holds."""
-
-    count: int
-    size: int
-    """In bytes."""
-    models: dict[str, tuple[int, int]]
-    """The number and the bytes of each model's results; a damaged one has no model and is left out."""
-    oldest: float | None
-    """When the least recently used result was used, in seconds since the epoch; None without one."""
-
-
 def is_cache(folder: Path) -> bool:
     """Whether a folder holds anything that a cache wrote, or nothing at all."""
     return is_bare(folder) or bool(entries(folder)) or any(_of_sessions(folder))
 
 
-def contents(folder: Path) -> Contents:
-    """Return what a cache holds."""
-    models: dict[str, tuple[int, int]] = {}
-    found = {entry: _size(entry) for entry in entries(folder)}
-    for entry, size in found.items():
+def described(folder: Path) -> Iterator[str]:
+    """Yield lines that tell what a cache holds, and of which models; a damaged result has no model."""
+    sizes = {entry: _size(entry) for entry in entries(folder)}
+    yield f"results: {len(sizes)}, {shown_size(sum(sizes.values()))}"
+    if sizes:
+        oldest = datetime.fromtimestamp(min(map(used, sizes)), tz=timezone.utc).astimezone()
+        yield f"least recently used: {oldest.isoformat(sep=' ', timespec='minutes')}"
+    models: dict[str, list[int]] = {}
+    for entry, size in sizes.items():
         if (result := read_entry(entry)) is not None:
-            count, before = models.get(result.model, (0, 0))
-            models[result.model] = count + 1, before + size
-    return Contents(len(found), sum(found.values()), dict(sorted(models.items())), min(map(used, found), default=None))
+            models.setdefault(result.model, []).append(size)
+    for model, of_model in sorted(models.items()):
+        yield f"  {model}: {len(of_model)}, {shown_size(sum(of_model))}"
 
 
 def damages(folder: Path) -> Iterator[str]:

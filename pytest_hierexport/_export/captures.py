@@ -50,7 +50,8 @@ class Served:
 def capture_with(request: Request) -> Served:
     """Capture a request with the exporter that it names, or for `auto` with the first that succeeds.
 
-    `auto` skips graphs that the ONNX checker refuses, unless there is no other: then it takes the first of them.
+    `auto` skips graphs that the ONNX checker refuses, unless there is no other: then it takes the first of them. With
+    `strict`, it fails before a capture that records one run.
 
     Raises:
         UsageError: No exporter has this name.

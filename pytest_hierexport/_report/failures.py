@@ -52,31 +52,19 @@ class Failure:
 
 def failure_to_json(failure: Failure) -> dict[str, Any]:
     """Return a failure as JSON can hold it, its texts printable: names from a model may hold any character."""
-    return {
-        "findings": [{name: printable(text) for name, text in asdict(finding).items()} for finding in failure.findings],
-        "kept": printable(failure.kept),
-        "repeat": printable(failure.repeat),
-        "changes": [
-            {"tag": printable(change.tag)}
-            | ({} if change.before is None else {"before": _counted(change.before)})
-            | ({} if change.after is None else {"after": _counted(change.after)})
-            for change in failure.difference.changes
-        ],
-        "renames": [
-            {**asdict(each), **_printable(each, "before", "after"), "tags": list(map(printable, each.tags))}
-            for each in failure.difference.renames
-        ],
-        "moves": [{**asdict(each), **_printable(each, "tag", "neighbour")} for each in failure.difference.moves],
-        "more": failure.more,
-    }
+    stated = asdict(failure)
+    difference: dict[str, Any] = stated.pop("difference")
+    made: dict[str, Any] = _printable(stated | difference)
+    return made
 
 
-def _counted(operators: Mapping[str, int]) -> dict[str, int]:
-    return {printable(operator): count for operator, count in operators.items()}
-
-
-def _printable(each: object, *names: str) -> dict[str, str]:
-    return {name: printable(getattr(each, name)) for name in names}
+def _printable(value: Any) -> Any:
+    """Return a value with its texts printable, without the keys of a mapping that stand for nothing."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, Mapping):
+        return {_printable(key): _printable(each) for key, each in value.items() if each is not None}
+    return [*map(_printable, value)] if isinstance(value, (list, tuple)) else value
 
 
 def known(cls: type[MadeT], content: Mapping[str, Any]) -> MadeT:

@@ -7,7 +7,6 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, fields
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -69,14 +68,14 @@ def _rows(name: str, file: TaggedFile, wanted: Any, options: argparse.Namespace)
     from pytest_hierexport._tools.analysis.listing import listed_parts, untagged_nodes
 
     if name == "origins":
-        yield from map(asdict, listed_parts(file, wanted))
+        yield from listed_parts(file, wanted)
     elif name == "untagged":
-        yield from map(asdict, untagged_nodes(file))
+        yield from untagged_nodes(file)
     else:
         with progress() as stage:
             stage(f"run {options.contamination} beside the graph")
             found = contaminated_nodes(file, options.contamination)
-        yield from map(asdict, found)
+        yield from found
 
 
 def _print_csv(analysis: Analysis, lists: dict[str, Iterator[dict[str, Any]]], depth: int | None) -> None:
@@ -88,7 +87,7 @@ def _print_csv(analysis: Analysis, lists: dict[str, Iterator[dict[str, Any]]], d
         writer.writerows([one_line(cell) for cell in row] for row in as_csv(analysis, depth))
     for name, rows in lists.items():
         first = [*islice(rows, 1)]  # an error is raised before the heading is printed
-        writer.writerow(each.name for each in fields(LISTED[name]))
+        writer.writerow(LISTED[name])
         for row in chain(first, rows):
             writer.writerow([one_line(cell if isinstance(cell, str) else json.dumps(cell)) for cell in row.values()])
 

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_line, print_lines
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cache.upkeep import Contents
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,19 +33,8 @@ def _run(options: argparse.Namespace) -> int:
         print_lines([*(f"damaged: {name}" for name in damaged), f"damaged files: {len(damaged)}"])
         return int(bool(damaged))
     else:
-        print_lines(_as_lines(upkeep.contents(folder)))
+        print_lines(upkeep.described(folder))
     return 0
-
-
-def _as_lines(contents: Contents) -> Iterator[str]:
-    from pytest_hierexport._cache.upkeep import shown_size
-
-    yield f"results: {contents.count}, {shown_size(contents.size)}"
-    if contents.oldest is not None:
-        oldest = datetime.fromtimestamp(contents.oldest, tz=timezone.utc).astimezone()
-        yield f"least recently used: {oldest.isoformat(sep=' ', timespec='minutes')}"
-    for model, (count, size) in contents.models.items():
-        yield f"  {model}: {count}, {shown_size(size)}"
 
 
 COMMAND = Command(

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import operators
 from pytest_hierexport._tools.tagged_file import TaggedFile
 
 
-@dataclass(frozen=True)
-class ContaminatedNode:
-    """A node whose value was returned by other calls, and by none of its owners."""
-
-    key: str
-    operator: str
-    tag: str
-    returned_by: tuple[str, ...]
-    """The tags of the calls that returned its value; the name of a call that the file does not list."""
-
-
-def contaminated_nodes(file: TaggedFile, selector: str) -> list[ContaminatedNode]:
+def contaminated_nodes(file: TaggedFile, selector: str) -> list[dict[str, Any]]:
     """Run the graph and its model on the same inputs, and return the contaminated nodes in file order.
 
     `selector` names the model that the file was exported from. A model of the zoo or of a manifest may have been
@@ -42,12 +32,13 @@ def contaminated_nodes(file: TaggedFile, selector: str) -> list[ContaminatedNode
             continue
         operator = operators(file.proto)
         return [
-            ContaminatedNode(
-                key,
-                operator.get(key, ""),
-                file.attribution.tag(key) if file.attribution.nodes.get(key) else "",
-                tuple(dict.fromkeys(hierarchy.tag(call) if call in hierarchy else call for call in calls)),
-            )
+            {
+                "key": key,
+                "operator": operator.get(key, ""),
+                "tag": file.attribution.tag(key) if file.attribution.nodes.get(key) else "",
+                # A call that the file does not list is named.
+                "returned_by": [*dict.fromkeys(hierarchy.tag(call) if call in hierarchy else call for call in calls)],
+            }
             for key, calls in proof.contaminated.items()
         ]
     raise UsageError(

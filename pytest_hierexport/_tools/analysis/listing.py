@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import chain
+from typing import Any
 
 from pytest_hierexport._calls.names import encode_operator
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_proto, operators
-from pytest_hierexport._tools.analysis.contamination import ContaminatedNode
 from pytest_hierexport._tools.analysis.figures import instances
 from pytest_hierexport._tools.analysis.filtering import ModuleFilter
 from pytest_hierexport._tools.tagged_file import TaggedFile
@@ -19,48 +18,23 @@ DEEPEST = 200
 """The most levels of modules if each row has its whole tag: the memory for tags grows with the square of the levels."""
 
 
-@dataclass(frozen=True)
-class ListedOrigin:
-    """An origin of a node or initializer, as texts."""
-
-    call: str
-    tag: str
-    evidence: str
-
-
-@dataclass(frozen=True)
-class ListedPart:
-    """A node or an initializer with its origins, the primary first, then the co-owners."""
-
-    kind: str
-    """`node` or `initializer`."""
-    key: str
-    operator: str
-    """Empty for an initializer."""
-    origins: tuple[ListedOrigin, ...]
+LISTED = {
+    "origins": ("kind", "key", "operator", "origins"),
+    "untagged": ("key", "operator"),
+    "contamination": ("key", "operator", "tag", "returned_by"),
+}
+"""The keys of the rows of each list of nodes; the schema describes them (`schema/analyze.json`)."""
 
 
-@dataclass(frozen=True)
-class UntaggedNode:
-    """A node without an origin."""
-
-    key: str
-    operator: str
-
-
-LISTED = {"origins": ListedPart, "untagged": UntaggedNode, "contamination": ContaminatedNode}
-"""The classes of the rows of each list of nodes."""
-
-
-def untagged_nodes(file: TaggedFile) -> Iterator[UntaggedNode]:
+def untagged_nodes(file: TaggedFile) -> Iterator[dict[str, Any]]:
     """Yield the nodes without an origin, in file order."""
     for key, operator in operators(file.proto).items():
         if not file.attribution.nodes.get(key):
-            yield UntaggedNode(key, operator)
+            yield {"key": key, "operator": operator}
 
 
-def listed_parts(file: TaggedFile, wanted: ModuleFilter) -> Iterator[ListedPart]:
-    """Yield every tagged node and initializer whose primary call is selected, in file order.
+def listed_parts(file: TaggedFile, wanted: ModuleFilter) -> Iterator[dict[str, Any]]:
+    """Yield every tagged node and initializer whose primary call is selected, in file order, with all its origins.
 
     Raises:
         UsageError: The modules nest too deep, or none is selected.
@@ -76,8 +50,8 @@ def listed_parts(file: TaggedFile, wanted: ModuleFilter) -> Iterator[ListedPart]
     for kind, key, operator in chain(nodes, tensors):
         origins = (attribution.nodes if kind == "node" else attribution.initializers).get(key)
         if origins and of_call[hierarchy.kept(origins[0].call)] in chosen:
-            listed = tuple(ListedOrigin(o.call, tag(o.call), o.evidence.value) for o in origins)
-            yield ListedPart(kind, key, operator, listed)
+            listed = [{"call": o.call, "tag": tag(o.call), "evidence": o.evidence.value} for o in origins]
+            yield {"kind": kind, "key": key, "operator": operator, "origins": listed}
 
 
 def check_height(height: int) -> None:
