@@ -153,9 +153,8 @@ class Round:
     ) -> None:
         """Number nothing yet."""
         self.before, self.after, self.aliases, self.constants, self.bodies = before, after, aliases, constants, bodies
-        self._unnamed: dict[
-            Hashable, list[Node]
-        ] = {}  # nodes before without an expression and without a namesake after, by form
+        # The nodes before that have neither an expression nor a namesake after, by their form.
+        self._unnamed: dict[Hashable, list[Node]] = {}
         self.result = Numbering(aliases=aliases)
         self._numbers: dict[Hashable, int] = {}
         self._typed: dict[int, Value] = {}  # the first value of each number
