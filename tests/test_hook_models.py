@@ -69,8 +69,12 @@ def test_models_of_the_hook_stay_out_of_other_paths(project: Project) -> None:
             "[pytest_hierexport.Case('tower', print, after=(pytest_hierexport.Step('onnxruntime:most'),))]",
             "a step after the export: *; found 'onnxruntime:most'*",
         ),
+        (
+            "[pytest_hierexport.Case('tower', print, after=(pytest_hierexport.Step('x', known_failures=('y',)),))]",
+            "known_failures of the case tower to be a tuple of KnownFailure; found ('y',)*",
+        ),
     ],
-    ids=["a text", "no name", "a step as a text", "a known failure as a mapping", "no such step"],
+    ids=["a text", "no name", "a step as a text", "a known failure as a mapping", "no such step", "of a step"],
 )
 def test_hook_that_returns_no_cases_is_a_usage_error(project: Project, returned: str, told: str) -> None:
     project.write("conftest.py", f"import pytest_hierexport\ndef pytest_hierexport_models(config): return {returned}\n")

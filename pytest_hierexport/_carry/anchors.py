@@ -197,7 +197,7 @@ def _last_absorbed(anchors: Anchors, node: Node, found: Node) -> Node:
 
     ONNX Runtime states the `Relu` that it put into a convolution so; without other names, it is the only sign of it.
     """
-    named = [each.value for each in node.source.attributes.values()]
+    named = [each.value for each in node.stated.values()]
     while len(found.outputs) == 1:
         behind = anchors.match.before.consumers.get(found.outputs[0], ())
         if len(behind) != 1 or behind[0].source.op_type not in named:

@@ -104,11 +104,6 @@ class Case:
     stated: frozenset[str] = field(default=frozenset(), repr=False)
     """The keys that a manifest states of it: they override the ini also where they state the default."""
 
-    @property
-    def stated_in(self) -> str:
-        """The place that states its options, as messages name it."""
-        return str(self.manifest or "pytest_hierexport_models")
-
     @stage("building the model")
     def load(self) -> Example:
         """Build the model and its inputs under a fixed seed, with generic weights if `randomise` is set.

@@ -109,7 +109,7 @@ def known_failure_message(plan: Plan, case: Case, known: KnownFailure) -> str:
     parts = [
         ("expected", f"{known.rule} to fail, as is known until {known.until}: {known.reason}"),
         ("found", "it holds"),
-        ("to do", f"remove the known failure from {case.stated_in}"),
+        ("to do", f"remove the known failure from {plan.stated_in(case)}"),
         ("repeat", plan.repeat_command(case, item_name(known.rule))),
     ]
     return "\n".join([one_line(f"{case.name}: the known failure of {known.rule} is over"), *aligned(parts)])

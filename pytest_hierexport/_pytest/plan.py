@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.case import KnownFailure, Step
@@ -154,13 +154,18 @@ class Plan:
             rules = [rule.id for rule in known_rules if _can_check(rule, case)]
             for i, known in enumerate(case.known_failures):
                 if known.rule not in rules:
-                    unknown[f"{_place(case)}.known_failures.{i}.rule in {case.stated_in}"] = known.rule, rules
+                    unknown[f"{_place(case)}.known_failures.{i}.rule in {self.stated_in(case)}"] = known.rule, rules
         if unknown:
             raise UsageError(
                 "ids of rules in the known failures",
                 found=", ".join(f"{rule!r} at {place}" for place, (rule, _) in unknown.items()),
                 do=proposals(unknown.values()),
             )
+
+    @staticmethod
+    def stated_in(case: Case) -> str:
+        """Return the place that states the options of a case, as messages name it."""
+        return str(case.manifest or _MODELS[0])
 
     def item_id(self, case: Case, test: str, start: Path | None = None) -> str:
         """Return the id of an item, its path relative to a folder: the root directory, as in pytest's own ids."""
@@ -233,25 +238,23 @@ def _check_parts(case: Case, root: Path) -> None:
     Raises:
         UsageError: One is of another type, or there is no such step.
     """
-    parts = ("after", Step, _STEP), ("known_failures", KnownFailure, _KNOWN_FAILURE)
-    for name, kind, example in parts:
-        given: Any = getattr(case, name)
-        items = given if isinstance(given, (list, tuple)) else [given]
-        if items is not given or not all(isinstance(item, kind) for item in items):
-            raise UsageError(
-                f"{name} of the case {case.name} to be a tuple of {kind.__name__}",
-                found=repr(given),
-                do=f"give {example}",
-            )
+    _check_part(case.name, "after", case.after, Step, '(Step("onnxruntime:extended"),)')
+    example = '(KnownFailure("MUST-006", datetime.date(2027, 1, 31), "the reason"),)'
+    for known in (case.known_failures, *(step.known_failures for step in case.after)):
+        _check_part(case.name, "known_failures", known, KnownFailure, example)
     for step in case.after:
         check_step(step.name, root)
+
+
+def _check_part(case: str, name: str, given: object, kind: type, example: str) -> None:
+    if not isinstance(given, (list, tuple)) or not all(isinstance(item, kind) for item in given):
+        expected = f"{name} of the case {case} to be a tuple of {kind.__name__}"
+        raise UsageError(expected, found=repr(given), do=f"give {example}")
 
 
 _Item = TypeVar("_Item")
 _LONGEST = threading.TIMEOUT_MAX / 2
 """Seconds from which on a limit is none: timers take no more, and the watchdog adds to it."""
-_STEP = '(Step("onnxruntime:extended"),)'
-_KNOWN_FAILURE = '(KnownFailure("MUST-006", datetime.date(2027, 1, 31), "the reason"),)'
 _MODELS = "pytest_hierexport_models", 'Case("tower", make_tower)'
 _RULES = "pytest_hierexport_rules", 'Rule("TEAM-1", "what holds", check)'
 

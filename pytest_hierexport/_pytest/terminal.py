@@ -52,7 +52,7 @@ def _expired(summary: Summary) -> Iterator[str]:
             if known.expired and check is not None and check.status is Status.PASSED:
                 yield (
                     f"{case.name}: the known failure of {known.rule} expired on {known.until}, and the rule "
-                    f"holds: remove it from {case.stated_in}"
+                    f"holds: remove it from {summary.run.plan.stated_in(case)}"
                 )
 
 

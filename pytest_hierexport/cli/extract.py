@@ -40,10 +40,11 @@ def _run(options: argparse.Namespace) -> None:
         source = load_file(options.file)
         stage(f"extract {options.module}")
         # With the model's own weights, which `hierexport export` keeps, then with those that tests get.
-        own = (replace(select_one(options.model), randomise=randomise).load() for randomise in (False, True))
+        cases = [] if options.model is None else [select_one(options.model)]
+        examples = (replace(case, randomise=randomise).load() for case in cases for randomise in (False, True))
         tries = (
             extract(source.path or source.proto, source.attribution, options.module, example)
-            for example in ([None] if options.model is None else own)
+            for example in (examples if cases else [None])
         )
         made = max(tries, key=lambda each: each.renamed)
         modules = modules_below(source.modules, source.attribution.hierarchy, made.call)
