@@ -27,10 +27,11 @@ import watched_code
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._rules.decisions.deciding import Decisions, _other_module
 from pytest_hierexport._rules.decisions.instrument import Code, code_of, instrumented
-from pytest_hierexport._rules.decisions.names import Marked, Names, marked
 from pytest_hierexport._rules.decisions.operations import watching
 from pytest_hierexport._rules.decisions.source import places, source_files
+from pytest_hierexport._rules.decisions.values import Marked, marked
 from pytest_hierexport._rules.decisions.watch import Watch
+from pytest_hierexport._rules.new_names import Names
 from pytest_hierexport._rules.renaming import renamed
 
 

@@ -216,7 +216,7 @@ def test_removed_parametrisation_leaves_the_renamed_class() -> None:
     expected = leaf(x)
     with renamed(leaf) as renaming:
         nn.utils.parametrize.remove_parametrizations(leaf, "scale")
-        assert renaming.names.other(type(leaf)) is Leaf
+        assert renaming.names.classes[id(type(leaf))] is Leaf
         assert type(leaf).__name__ != "Leaf"
         assert torch.equal(leaf(x), expected)
 

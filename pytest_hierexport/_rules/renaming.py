@@ -34,7 +34,7 @@ from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.names import encode, is_torch_nn, join_path
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.modules import qualified, walk_modules, written_class
-from pytest_hierexport._rules.decisions.names import CODE_LENGTH, STEM, WORD, Names, with_words
+from pytest_hierexport._rules.new_names import CODE_LENGTH, STEM, WORD, Names, with_words
 from pytest_hierexport._rules.old_names import OldName, OnOldName, Registry
 
 _REGISTRIES = ("_modules", "_parameters", "_buffers")
@@ -111,7 +111,7 @@ class _Names:
     """A new name for each old one: each of its words becomes a new word, the same one throughout the model.
 
     So a new name has the digits, separators and letter case of the old one, which are conventions and no names, and
-    whatever is cut out of it, or made of it, can be told from other texts (:mod:`decisions.names`).
+    whatever is cut out of it, or made of it, can be told from other texts (:mod:`new_names`).
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -6,5 +6,5 @@
 
 :mod:`source` finds the files; :mod:`instrument` replaces, in the functions of these files, each comparison, lookup and
 search by a call; :mod:`operations` answers these calls: it computes as Python does, then once more with the values
-that :mod:`names` gives for other names of the model.
+that :mod:`values` gives for other names of the model.
 """

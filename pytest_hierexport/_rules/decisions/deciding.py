@@ -18,8 +18,9 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from pytest_hierexport._rules.decisions.names import Marked, Names, is_a, is_translated, marked
 from pytest_hierexport._rules.decisions.source import loaded
+from pytest_hierexport._rules.decisions.values import Marked, is_a, is_translated, marked, under_old
+from pytest_hierexport._rules.new_names import Names
 
 OTHER = "renamed"
 """What a name that stays as it is would be if the model had another one."""
@@ -70,12 +71,12 @@ class Decisions:
     def write(self, operation: Callable[..., Any], /, *operands: Any, **options: Any) -> Any:
         """Return what an operation gives under the old names, `_SAME` if it is the same; note nothing."""
         values = (operands, tuple(options.items()))
-        others = self.names.other(values)
+        others = under_old(self.names, values)
         if others is values or not all(map(is_translated, (*operands, *options.values()))):
             return _SAME
         result = _comparable(operation, outcome(partial(operation, *operands, **options)))
         other = outcome(lambda: operation(*others[0], **dict(others[1])))
-        expected, found = _comparable(operation, other), self.names.other(result)
+        expected, found = _comparable(operation, other), under_old(self.names, result)
         # What cannot be compared is taken to be the same.
         is_other = is_translated(result) and outcome(lambda: bool(found == expected)) is False
         return other if is_other else _SAME
@@ -84,13 +85,13 @@ class Decisions:
         """Note a lookup in a table that gives something else under the old names."""
         if table is sys.modules or not is_a(table, *TABLES) or not isinstance(key, (str, type, tuple)):
             return
-        other, found = self.names.other(key), None
+        other, found = under_old(self.names, key), None
         if not _holds(table, key):
             spellings = self.names.new(key) if other is key and isinstance(key, str) else (other,)
             found = next((each for each in spellings if _holds(table, each)), None)
         elif isinstance(key, Marked) or isinstance(table, (list, tuple)):
             keys = table.keys() if type(table) is dict else table
-            is_other = is_translated(keys) and not _holds(self.names.other(keys), other)
+            is_other = is_translated(keys) and not _holds(under_old(self.names, keys), other)
             # The old class stays among the bases of the new one: its name alone would not be there.
             is_other |= not isinstance(key, Marked) and not _holds([k for k in keys if not isinstance(k, Marked)], key)
             found = [each for each in keys if isinstance(each, str) and each == key] if is_other else None

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias, cast
 import torch.package  # noqa: F401  # it replaces `inspect.getfile` as it is imported
 
 from pytest_hierexport._rules.decisions.deciding import TABLES, Decisions, outcome
-from pytest_hierexport._rules.decisions.names import Marked, is_a, marked
+from pytest_hierexport._rules.decisions.values import Marked, is_a, marked, under_old
 
 WATCH = "__hierexport_watch__"
 """The name of the watching object among Python's built-in ones."""
@@ -131,7 +131,7 @@ def _look_up_in(decisions: Decisions, _: Any, key: Any, held: Any) -> Any:
 
 def _ask_attribute(decisions: Decisions, _: Any, owner: Any = None, name: Any = None, /, *__: Any) -> None:
     """Look up an attribute by its name; the modules of the model note their old names themselves."""
-    if decisions.names.other(name) is not name and not hasattr(type(owner), "named_modules"):
+    if under_old(decisions.names, name) is not name and not hasattr(type(owner), "named_modules"):
         old = decisions.names.old(str(name))
         has = getattr_static(owner, old, decisions) is not decisions
         decisions.look_up(_, [old] if has else [], name)

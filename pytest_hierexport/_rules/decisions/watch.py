@@ -26,9 +26,10 @@ from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._rules.decisions.deciding import OTHER, Decisions
 from pytest_hierexport._rules.decisions.instrument import Code, code_of, instrumented, live_functions, nested
-from pytest_hierexport._rules.decisions.names import NEW_WORD, Marked, Names, marked, texts
 from pytest_hierexport._rules.decisions.operations import watching
 from pytest_hierexport._rules.decisions.source import places, resolved
+from pytest_hierexport._rules.decisions.values import Marked, marked, texts, under_old
+from pytest_hierexport._rules.new_names import NEW_WORD, Names
 
 _NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|\{[^}]*\}|%[-#0 +]*\d*[a-zA-Z]")
 """What is no literal text in a regular expression, or in a text that is formatted."""
@@ -109,7 +110,7 @@ class Watch:
 
     def _decided(self, names: Names, values: Sequence[Any]) -> None:
         """Keep a decision if a constant of the source spells the name by which it is made."""
-        named = [text for text in texts(values) if names.other(text) is not text]
+        named = [text for text in texts(values) if under_old(names, text) is not text]
         staying = [text for text in named if isinstance(text, Marked)]
         words = _parts(" ".join(_words(text, names) for text in named).casefold())
         constants = {part for text in texts(values) for part in NEW_WORD.split(text) if not isinstance(text, Marked)}
