@@ -35,7 +35,7 @@ from pytest_hierexport._rules.new_names import Names
 from pytest_hierexport._rules.renaming import renamed
 
 
-class Block:
+class Block(nn.Module):
     """A class of the model under its own name."""
 
 
@@ -638,11 +638,16 @@ def f(model, wanted):
         finally:
             gc.unfreeze()
 
-    @pytest.mark.parametrize("names", ["'other, pooler'", "'other\\npooler\\n'", "'other;pooler'"])
+    @pytest.mark.parametrize("names", ["'other, pooler'", "'other\\npooler\\n'", "'other;pooler'", "'skip: pooler'"])
     def test_finds_names_that_are_cut_out_of_a_list(self, names: str, load: Callable[[str], ModuleType]) -> None:
+        assert self.found(load(self.cutting(names)), "") == ["exporter.py:12"]
+
+    def test_does_not_take_the_words_of_a_sentence_for_names(self, load: Callable[[str], ModuleType]) -> None:
+        assert self.found(load(self.cutting("'what is left out, pooler'")), "") == []
+
+    def cutting(self, names: str) -> str:
         source = self.SOURCE.replace("== {}", "in PARTS")
-        cut = f"PARTS = [part.strip() for part in re.split('[,;\\n]', {names})]"
-        assert self.found(load(f"import re\n{cut}\n{source}"), "") == ["exporter.py:12"]
+        return f"import re\nPARTS = [part.strip() for part in re.split('[,;:\\n]', {names})]\n{source}"
 
     def test_finds_names_that_are_read_from_a_text_of_json(self, load: Callable[[str], ModuleType]) -> None:
         plan = """PLAN = json.loads('{"skipped": ["pooler"], "bits": 8}')"""

@@ -52,8 +52,7 @@ class Decisions:
         """The modules that define classes of the model."""
         bases = {base for cls in names.classes.values() for base in cls.__mro__ if base.__module__ in self.modules}
         # A base that is no module itself, such as a protocol, says nothing about the model.
-        bases = {base for base in bases if hasattr(base, "named_modules")}
-        self._old = self._configurations.union(map(id, names.classes.values()), map(id, bases))
+        self._old = self._configurations.union(id(base) for base in bases if hasattr(base, "named_modules"))
         """The classes that keep their names: the configurations', the model's own and their bases."""
         homes = [(name.count("."), file) for name, file in loaded() if name in self.modules and "." in name]
         self.files = {file: Path(file).parents[depth - 1] / f"{OTHER}.py" for depth, file in homes}
@@ -110,8 +109,9 @@ class Decisions:
 
     def staying(self, value: Any, owner: Any = None, name: str = "__file__", /, *_: Any) -> Any:
         """Return what a name that stays as it is would be if the model had another one; None for another value."""
-        if name in _OF_MODELS and self._is_models(owner):
-            return [OTHER] * len(value) if type(value) is list else OTHER
+        if name in _OF_MODELS:
+            of_model = str(getattr(owner, "model_type", None)) in self.types or id(type(owner)) in self.names.classes
+            return None if not of_model else [OTHER] * len(value) if type(value) is list else OTHER
         if not isinstance(value, str):
             return None
         if name in {"__name__", "__qualname__"} and id(owner) in self._old:
@@ -123,10 +123,6 @@ class Decisions:
             return _other_module(value)
         other = self.files.get(str(owner) if isinstance(owner, PurePath) else value)
         return None if other is None else getattr(other, name, str(other))
-
-    def _is_models(self, owner: Any) -> bool:
-        """Return whether an object is a configuration of the model, or a module of it."""
-        return str(getattr(owner, "model_type", None)) in self.types or id(type(owner)) in self.names.classes
 
 
 def _other_module(name: str) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ast
 import gc
-import json
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -92,30 +91,24 @@ def code_of(path: Path) -> Code:
 
 
 _code_of = lru_cache(maxsize=1024)(Code)
-_NAMES = re.compile(r"\s*[\w.]+[ \t]*(?:[,;\n]\s*[\w.]+[ \t]*)+\s*")
-"""Names with a comma, a semicolon or a line break between them."""
-_CLASS = re.compile(r"(?:\w+[.:])+[A-Z]\w*")
-"""A class with its module, as in `package.module:Class`."""
-_QUOTED = re.compile(r'"([^"\\]+)"')
-"""A text within a text of JSON: `pooler` in `{"modules": ["pooler"]}`."""
+_BETWEEN = re.compile(r"[,;:\n\"{}\[\]]")
+"""What is between the names of a list, of JSON, and of a class with its module (`package.module:Class`)."""
+_OF_SENTENCES = re.compile(r"[^-\w.]")
 _place = attrgetter("co_name", "co_firstlineno", "co_freevars")
 
 
 def _split(tree: ast.AST) -> Iterator[str]:
-    """Yield the parts of texts that the source splits, names of lists and JSON, and the class in `module:Class`."""
+    """Yield the parts of texts that the source splits, and the names in texts that hold names and no sentences."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "split":
             with suppress(ValueError, TypeError):
                 text, *by = (ast.literal_eval(each) for each in (node.func.value, *node.args))
                 yield from map(str.strip, str.split(text, *by))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if _NAMES.fullmatch(node.value):
-                yield from re.split(r"[,;\s]+", node.value)
-            elif _CLASS.fullmatch(node.value):
-                yield re.split("[.:]", node.value)[-1]
-            with suppress(ValueError, RecursionError):
-                json.loads(node.value)
-                yield from _QUOTED.findall(node.value)
+            pieces = [piece.strip() for piece in _BETWEEN.split(node.value)]
+            if not any(map(_OF_SENTENCES.search, pieces)):
+                yield from pieces
+                yield from (last for piece in pieces if (last := piece.rpartition(".")[2])[:1].isupper())
 
 
 def nested(code: CodeType, without: AbstractSet[str] = frozenset()) -> Iterator[CodeType]:

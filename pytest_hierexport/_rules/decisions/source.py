@@ -26,13 +26,11 @@ def exporter_sources(exported: ExportedCase) -> tuple[Path, ...]:
     Raises:
         UsageError: The function, or its source, is not to be found.
     """
-    path = exported.exporter_source
-    if path is None and not is_own(exported.exporter_name):
+    name = exported.exporter_name
+    if exported.exporter_source is None and not is_own(name):
         return ()
-    path = path or own_source(exported.exporter_name)
-    if path is None:
-        expected = f"the source of the exporter {exported.exporter_name}"
-        raise UsageError(expected, found="none", do="name a function written in Python")
+    if (path := exported.exporter_source or own_source(name)) is None:
+        raise UsageError(f"the source of the exporter {name}", found="none", do="name a function written in Python")
     return source_files(path)
 
 

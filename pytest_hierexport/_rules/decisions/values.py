@@ -73,12 +73,9 @@ def is_translated(value: Any) -> bool:
 
 def texts(value: Any, depth: int = 0) -> Iterator[str]:
     """Yield the texts that a value is or holds: of a class its name, of a regular expression its pattern."""
-    if isinstance(value, re.Pattern):
-        yield str(value.pattern)
-    elif isinstance(value, (str, PurePath)):
+    value = value.pattern if isinstance(value, re.Pattern) else value.__name__ if isinstance(value, type) else value
+    if isinstance(value, (str, PurePath)):
         yield value if isinstance(value, str) else str(value)
-    elif isinstance(value, type):
-        yield value.__name__
     elif depth <= _DEEPEST and is_a(value, *_COPIED, KeysView):
         for item in value:
             yield from texts(item, depth + 1)
