@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 
@@ -165,3 +166,16 @@ def test_a_failure_survives_the_way_from_a_worker(stated: Project) -> None:
     )
     result.stdout.fnmatch_lines(["tower *FAIL*"])
     assert "Traceback" not in result.stdout.str()
+
+
+def test_parameters_of_a_fixture_for_all_tests_give_more_tests(stated: Project) -> None:
+    device = "import pytest\n@pytest.fixture(autouse=True, params=['cpu', 'cuda'])\ndef device(request): pass\n"
+    stated.write("conftest.py", device + RULE)
+    stated.write("__hierexport__/tower.txt", "/Other\n")
+    result = stated.run("--hierexport-models=models.toml", "-k", "OWN-BROKEN or OWN-KEPT or snapshot")
+    outcomes = result.parseoutcomes()
+    assert (outcomes["failed"], outcomes["unchecked"], outcomes["passed"]) == (3, 1, 2)
+    repeats = [line.strip() for line in result.outlines if line.strip().startswith("repeat")]
+    assert len(repeats) == 3
+    for line in repeats:
+        stated.run(*shlex.split(line)[2:]).assert_outcomes(failed=1)

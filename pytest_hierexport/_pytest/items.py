@@ -39,21 +39,22 @@ class ModelSuite(Suite):
         """The model's hierarchy is the one that was committed."""
         run, test = request.config.stash[RUN], item_name(SNAPSHOT)
         with _limited(run, self.case, test, request):
-            with _reported(run, self.case, test, _failure_of(self.case)):
+            with _reported(run, self.case, request, _failure_of(self.case)):
                 outcome = run.succeeded(self.case)
-            with _reported(run, self.case, test, "the snapshot could not be checked"), stage("comparing the snapshot"):
+            told = _reported(run, self.case, request, "the snapshot could not be checked")
+            with told, stage("comparing the snapshot"):
                 check_snapshot(request, run, self.case, outcome.hierarchy)
 
     def test_must(self, must: Rule, request: pytest.FixtureRequest) -> None:
         """The model keeps the rule."""
         run, test = request.config.stash[RUN], item_name(must.id)
         with _limited(run, self.case, test, request):
-            with _reported(run, self.case, test, _failure_of(self.case)):
+            with _reported(run, self.case, request, _failure_of(self.case)):
                 run.succeeded(self.case)
-            with _reported(run, self.case, test, f"{must.id} could not be checked"):
+            with _reported(run, self.case, request, f"{must.id} could not be checked"):
                 violations = run.store.violations(self.case, must)
         if violations:
-            raise RuleBroken(rule_message(run, self.case, must, violations))
+            raise RuleBroken(rule_message(run, self.case, request.node.name, must, violations))
 
     # A project may choose other names for test functions (`python_functions`); these remain tests.
     test_must.__test__ = True  # type: ignore[attr-defined]
@@ -79,7 +80,7 @@ def _failure_of(case: Case) -> str:
 
 
 @contextmanager
-def _reported(run: Run, case: Case, test: str, title: str) -> Iterator[None]:
+def _reported(run: Run, case: Case, request: pytest.FixtureRequest, title: str) -> Iterator[None]:
     """Fail or skip a test whose check could not run."""
     try:
         yield
@@ -87,7 +88,7 @@ def _reported(run: Run, case: Case, test: str, title: str) -> Iterator[None]:
         pytest.skip(printable(one_line(error.found)))
     except HierexportError as error:
         shown = f"not checked, it {error.ended}" if isinstance(error, CrashError) else title
-        raise CheckFailed(error_message(run, case, test, shown, error)) from None
+        raise CheckFailed(error_message(run, case, request.node.name, shown, error)) from None
 
 
 @contextmanager
@@ -99,7 +100,7 @@ def _limited(run: Run, case: Case, test: str, request: pytest.FixtureRequest) ->
         with run.limited(case, test):
             yield
     except HangError as error:
-        raise CheckFailed(error_message(run, case, test, error.ended, error)) from None
+        raise CheckFailed(error_message(run, case, request.node.name, error.ended, error)) from None
 
 
 def _parameter(case: Case, rule: Rule) -> object:

@@ -19,7 +19,6 @@ import pytest
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._pytest.kept_files import keep_files
 from pytest_hierexport._report.failures import Failure, Finding
-from pytest_hierexport._report.results import item_name
 from pytest_hierexport._rules.messages import broken
 from pytest_hierexport._text import aligned, one_line, printable
 
@@ -86,14 +85,14 @@ def error_message(run: Run, case: Case, test: str, title: str, error: Hierexport
     return item_message(run, case, test, lines, [finding], headline=f"{title}: {error.found}")
 
 
-def rule_message(run: Run, case: Case, rule: Rule, violations: Sequence[Violation]) -> Message:
+def rule_message(run: Run, case: Case, test: str, rule: Rule, violations: Sequence[Violation]) -> Message:
     """Return the message of an item whose rule is broken."""
     lines = [broken(rule, case.name, violations), ""]
     known = case.known_failure(rule.id)
     if known is not None and known.expired:
         lines.append(f"  the known failure ({known.reason}) expired on {known.until}")
     findings = [Finding(**asdict(violation)) for violation in violations]
-    return item_message(run, case, item_name(rule.id), lines, findings, headline=_headline(violations))
+    return item_message(run, case, test, lines, findings, headline=_headline(violations))
 
 
 def _headline(violations: Sequence[Violation]) -> str:
@@ -104,12 +103,12 @@ def _headline(violations: Sequence[Violation]) -> str:
     return f"{number}{first.where}: {first.found}" if first.where else f"{number}{first.found}"
 
 
-def known_failure_message(plan: Plan, case: Case, known: KnownFailure) -> str:
+def known_failure_message(plan: Plan, case: Case, test: str, known: KnownFailure) -> str:
     """Return the message of an item whose rule passes although it is known to fail."""
     parts = [
         ("expected", f"{known.rule} to fail, as is known until {known.until}: {known.reason}"),
         ("found", "it holds"),
         ("to do", f"remove the known failure from {plan.stated_in(case)}"),
-        ("repeat", plan.repeat_command(case, item_name(known.rule))),
+        ("repeat", plan.repeat_command(case, test)),
     ]
     return "\n".join([one_line(f"{case.name}: the known failure of {known.rule} is over"), *aligned(parts)])

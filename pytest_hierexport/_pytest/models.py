@@ -113,7 +113,7 @@ class ModelsPlugin:
             known = None if rule is None or error is not None else case.known_failure(rule.id)
             if report.failed and known is not None:
                 # The rule passed; pytest's own message is "[XPASS(strict)]".
-                report.longrepr = printable(known_failure_message(self.plan, case, known))
+                report.longrepr = printable(known_failure_message(self.plan, case, item.name, known))
             check = _check(rule)
             stages = self.run.clock.taken()
             mark(report, case, check, _message(report, error), stages)
@@ -166,7 +166,8 @@ def _subjects(items: Iterable[pytest.Item]) -> Iterator[tuple[Case, Rule | None]
         case = case_of(item)
         if case is not None:
             callspec = getattr(item, "callspec", None)
-            yield case, None if callspec is None else callspec.params["must"]
+            # A fixture of the project, or another plugin, may give the test parameters of its own.
+            yield case, None if callspec is None else callspec.params.get("must")
 
 
 def _check(rule: Rule | None) -> str:

@@ -6,6 +6,7 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,6 @@ from pytest_hierexport._pytest.messages import CheckFailed, item_message
 from pytest_hierexport._pytest.options import is_updating
 from pytest_hierexport._pytest.orphans import former
 from pytest_hierexport._report.failures import Finding
-from pytest_hierexport._report.results import SNAPSHOT, item_name
 from pytest_hierexport._text import aligned, one_line
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.run import Run
-
-_TEST = item_name(SNAPSHOT)
 
 
 def hierarchy_snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
@@ -74,9 +72,10 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
     from pytest_hierexport._snapshot import is_detailed
 
     plan = run.plan
+    failed = partial(_failed, run, case, test=request.node.name)
     file = snapshot_file(plan.anchor(case), case.name)
     shown = os.path.relpath(file, plan.config.invocation_params.dir)
-    repeat = plan.repeat_command(case, _TEST)
+    repeat = plan.repeat_command(case, request.node.name)
     update = f"{repeat} --snapshot-update"
     if not file.exists() and not is_updating(plan.config):
         if not file.parent.exists() and not plan.settings.chosen.require_snapshots:
@@ -89,18 +88,17 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
             instead = f"no such file, but {old_name} of no selected model, with {content} hierarchy"
             to_do = f"rename {old_name} if the model was renamed, else {to_do}"
         found = [("expected", shown), ("found", instead)]
-        raise _failed(run, case, f"{case.name} has no snapshot", found, to_do)
+        raise failed(f"{case.name} has no snapshot", found, to_do)
     if (unreadable := _unreadable(file)) is not None and not (file.is_file() and is_updating(plan.config)):
         found = [("expected", f"{shown} to be a snapshot"), ("found", unreadable)]
-        raise _failed(run, case, f"the snapshot of {case.name} cannot be read", found, f"delete it, then {update}")
+        title, to_do = f"the snapshot of {case.name} cannot be read", f"delete it, then {update}"
+        raise failed(title, found, to_do)
     snapshot = hierarchy_snapshot(request)
     if snapshot == text:
         return
     if is_updating(plan.config) and (error := snapshot.executions[snapshot.num_executions - 1].exception):
         found = [("expected", f"{shown} to be written"), ("found", str(error))]
-        raise _failed(
-            run, case, f"the snapshot of {case.name} was not written", found, f"let it be written, then {update}"
-        )
+        raise failed(f"the snapshot of {case.name} was not written", found, f"let it be written, then {update}")
     committed = file.read_text(encoding="utf-8")
     if (detailed := is_detailed(committed)) is not case.details:
         made, wanted = ("with", "without") if detailed else ("without", "with")
@@ -108,10 +106,10 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         if detailed:
             to_do = f"repeat it with details, here or by details = true in a manifest: {repeat} --hierexport-details"
         found = [("expected", f"{shown} compared as it was made"), ("found", f"a run {wanted} details")]
-        raise _failed(run, case, f"the snapshot of {case.name} was made {made} details", found, to_do)
+        raise failed(f"the snapshot of {case.name} was made {made} details", found, to_do)
     found = [("expected", shown), ("found", "(- gone, + new, ~ other operators, > moved, = renamed)")]
     title, to_do = f"the hierarchy of {case.name} has changed", f"read the change; where it is meant: {update}"
-    raise _failed(run, case, title, found, to_do, texts=(committed, text))
+    raise failed(title, found, to_do, texts=(committed, text))
 
 
 def _unreadable(file: Path) -> str | None:
@@ -128,7 +126,14 @@ def _unreadable(file: Path) -> str | None:
 
 
 def _failed(
-    run: Run, case: Case, title: str, found: list[tuple[str, str]], to_do: str, *, texts: tuple[str, str] = ("", "")
+    run: Run,
+    case: Case,
+    title: str,
+    found: list[tuple[str, str]],
+    to_do: str,
+    *,
+    test: str,
+    texts: tuple[str, str] = ("", ""),
 ) -> CheckFailed:
     """Return the failure of a snapshot, with the changes from one text to the other."""
     from pytest_hierexport._pytest.locating import places
@@ -145,5 +150,5 @@ def _failed(
     lines = [one_line(title), *aligned(found), *shown, *aligned([("to do", to_do)])]
     (_, expected), (_, instead) = found
     findings = [Finding(expected, instead, to_do)]
-    told = item_message(run, case, _TEST, lines, findings, headline=headline(difference), difference=difference)
+    told = item_message(run, case, test, lines, findings, headline=headline(difference), difference=difference)
     return CheckFailed(told)

@@ -27,8 +27,9 @@ def item_name(check: str) -> str:
 
 
 def is_item(name: str) -> bool:
-    """Whether :func:`item_name` gives this name."""
-    return name == _SNAPSHOT_ITEM or (name.startswith(f"{_RULE_ITEM}[") and name.endswith("]"))
+    """Whether :func:`item_name` gives this name, or one that lacks parameters of the project's own."""
+    with_parameters = name.startswith((f"{_SNAPSHOT_ITEM}[", f"{_RULE_ITEM}[")) and name.endswith("]")
+    return name == _SNAPSHOT_ITEM or with_parameters
 
 
 def without_repeat(message: str) -> str:
