@@ -328,6 +328,18 @@ def test_the_command_of_a_failure_repeats_it(project: Project) -> None:
     repeated.assert_outcomes(failed=1)
 
 
+def test_the_command_of_a_failure_carries_what_overrides_the_configuration(project: Project) -> None:
+    project.write("__hierexport__/build.txt", "/Other\n")
+    hidden = ("-o", "hierexport_cache=file://me:secret@/cache", "-o", "hierexport_summary=summary.md")
+    stated = ("-o", "hierexport_models=my_model.py::build", "-o", "hierexport_opset=20")
+    result = project.run(*stated, *hidden, "-k", "snapshot")
+    (line,) = {line.strip() for line in result.outlines if line.strip().startswith("repeat")}
+    assert line.split()[2:6] == [*stated]
+    assert "secret" not in line
+    assert "summary" not in line
+    project.run(*line.split()[2:]).assert_outcomes(failed=1)
+
+
 def test_installed_and_unused_it_imports_nothing_that_costs(project: Project) -> None:
     project.write(
         "test_unused.py",

@@ -17,7 +17,7 @@ from pytest_hierexport._cases.case import KnownFailure, Step
 from pytest_hierexport._cases.steps import check_step, with_deployed
 from pytest_hierexport._errors import UsageError, proposals
 from pytest_hierexport._files.unrecorded import unrecorded
-from pytest_hierexport._pytest.options import TIMEOUT, Settings
+from pytest_hierexport._pytest.options import TIMEOUT, Settings, in_repeat
 from pytest_hierexport._pytest.shards import in_shard, read_durations
 from pytest_hierexport._report.results import SNAPSHOT, item_name
 from pytest_hierexport._text import escape
@@ -185,6 +185,8 @@ class Plan:
     def _options(self, selectors: Sequence[str]) -> list[str]:
         file, root = self.config.getoption("inifilename"), self.config.getoption("rootdir")
         own = [*(["-c", str(file)] if file else []), *([f"--rootdir={root}"] if root else [])]
+        overridden = filter(in_repeat, self.config.getoption("override_ini") or ())
+        own += [part for each in overridden for part in ("-o", each)]
         return [*own, *self.settings.arguments(selectors)]
 
     @cached_property
