@@ -309,6 +309,15 @@ def test_broken_ini_selection_leaves_other_named_tests_running(project: Project)
     assert project.run().ret == pytest.ExitCode.USAGE_ERROR
 
 
+@pytest.mark.parametrize("named", ["models.toml", "models.toml::tower::test_snapshot", "pytest.ini"])
+def test_an_error_of_a_stated_manifest_that_is_named_is_told(project: Project, named: str) -> None:
+    project.write("pytest.ini", "[pytest]\nhierexport_models = models.toml\n")
+    project.write("models.toml", "[models.tower]\nmodle = 'my_model.py::build'\n")
+    result = project.run(named)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*models.tower.modle*to be a known key*"])
+
+
 def test_a_failing_item_keeps_its_files_and_says_where(project: Project) -> None:
     (project.path / "__hierexport__").mkdir()
     (project.path / "__hierexport__" / "build.txt").write_text("/Other\n")

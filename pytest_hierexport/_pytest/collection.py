@@ -103,6 +103,11 @@ def _split(argument: str, here: Path) -> tuple[Path, str]:
     return absolute(here / path), colons + rest
 
 
+def names_a_file(config: pytest.Config, files: Iterable[Path]) -> bool:
+    """Whether an argument is one of these files, or an id below one."""
+    return not {_split(argument, config.invocation_params.dir)[0] for argument in config.args}.isdisjoint(files)
+
+
 def named_anchors(plan: Plan) -> dict[Path, str]:
     """Return the anchors that arguments name, with the rest of each argument; only an id names a folder."""
     named = (_split(argument, plan.config.invocation_params.dir) for argument in plan.config.args)

@@ -239,6 +239,14 @@ class Settings:
         return (self.stated.models or ()) if self.given.models is None else self.given.models
 
     @property
+    def manifests(self) -> list[Path]:
+        """The manifests that the configuration file names."""
+        from pytest_hierexport._files.paths import absolute
+
+        stated = {absolute(self.home / selector.partition("::")[0]) for selector in self.stated.models or ()}
+        return sorted(path for path in stated if path.suffix == ".toml")
+
+    @property
     def outputs(self) -> list[Path]:
         """The reports and the summary."""
         return [*(self.chosen.report or ()), *([self.chosen.summary] if self.chosen.summary else [])]

@@ -39,9 +39,7 @@ def selected_cases(settings: Settings, own: Mapping[str, Case] | None = None) ->
     """
     defined = own or {}
     added = defined if settings.given.models is None else ()
-    stated = {settings.home / selector.partition("::")[0] for selector in settings.stated.models or ()}
-    manifests = sorted(path for path in stated if path.suffix == ".toml")
-    cases = select([*settings.selectors, *added], settings.base, defined, manifests)
+    cases = select([*settings.selectors, *added], settings.base, defined, settings.manifests)
     return tuple(deployed for case in cases for deployed in with_deployed(_with_options(case, settings)))
 
 

@@ -118,7 +118,7 @@ def _selected_run(config: pytest.Config, settings: Settings) -> Run | None:
     try:
         plan = planned(config, settings, folder / "models")
     except HierexportError:
-        if asked:
+        if asked or collection.names_a_file(config, [*settings.manifests, *filter(None, [config.inipath])]):
             raise
         return None
     if not asked and not collection.named_anchors(plan):
