@@ -160,6 +160,8 @@ def test_anchor_in_a_folder_that_pytest_ignores_is_collected(project: Project, f
     item = f"{folder}/models.toml::tower::test_must[MUST-002]"
     assert item in ids(project.run("--co", "-q"))
     project.run(item).assert_outcomes(passed=1)
+    manifest = f"{folder}/models.toml"
+    assert item in ids(project.run("--co", "-q", manifest, f"--hierexport-models={manifest}"))
 
 
 def test_model_whose_tests_are_not_collected_is_a_usage_error(project: Project) -> None:

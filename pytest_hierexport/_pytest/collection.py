@@ -122,7 +122,8 @@ def arguments(plan: Plan) -> list[str]:
     """
     here, named, by_relay = plan.config.invocation_params.dir, named_anchors(plan), relayed(plan)
     split = [(argument, *_split(argument, here)) for argument in plan.config.args]
-    given = [f"{plan.relay}{rest}" if rest and path in by_relay else argument for argument, path, rest in split]
+    own = by_relay.keys() & named.keys()
+    given = list(dict.fromkeys(f"{plan.relay}{rest}" if path in own else argument for argument, path, rest in split))
     if any(named.values()):
         return given
     if plan.config.args_source is plan.config.ArgsSource.INVOCATION_DIR:
