@@ -304,6 +304,16 @@ def test_ini_models_run_only_if_no_path_is_named(project: Project) -> None:
     assert ids(named) == ["pytest.ini::build::test_must[MUST-002]"]
 
 
+@pytest.mark.parametrize("folder", ["one", ".one"])
+def test_naming_a_manifest_of_the_ini_runs_no_other_model(project: Project, folder: str) -> None:
+    for each in (folder, ".two"):
+        project.write(f"{each}/models.toml", f"[models.{each.strip('.')}]\nmodel = '../my_model.py::build'\n")
+    project.write("pytest.ini", f"[pytest]\nhierexport_models = {folder}/models.toml, .two/models.toml\n")
+    assert {item.split("::")[1] for item in ids(project.run("--co", "-q"))} == {"one", "two"}
+    listed = ids(project.run("--co", "-q", f"{folder}/models.toml"))
+    assert {item.split("::")[1] for item in listed} == {"one"}
+
+
 def test_broken_ini_selection_leaves_other_named_tests_running(project: Project) -> None:
     (project.path / "pytest.ini").write_text("[pytest]\nhierexport_models = gone.py::build\n")
     project.write("test_own.py", "def test_it(): pass")

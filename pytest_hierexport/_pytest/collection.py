@@ -75,12 +75,15 @@ def relayed(plan: Plan) -> dict[Path, tuple[Case, ...]]:
     - The root directory: an id cannot start with a folder.
     - A file that a walk from the root would ignore: pytest drops an argument below another one and walks instead.
     - A file whose path holds `[`, which begins the parameters of a test in an argument.
+
+    Where the arguments choose among the models, it collects those alone.
     """
     root, here = plan.config.rootpath, plan.config.invocation_params.dir
+    wanted = named_anchors(plan) if chooses(plan) else plan.anchors
     return {
         anchor: cases
         for anchor, cases in plan.anchors.items()
-        if anchor == root or "[" in _argument(anchor, here) or _is_ignored(plan.config, anchor)
+        if anchor in wanted and (anchor == root or "[" in _argument(anchor, here) or _is_ignored(plan.config, anchor))
     }
 
 
@@ -114,8 +117,14 @@ def named_anchors(plan: Plan) -> dict[Path, str]:
     return {path: rest for path, rest in named if path in plan.anchors and (rest or path.is_file())}
 
 
+def chooses(plan: Plan) -> bool:
+    """Whether the arguments choose among the models: by an item's id, or among those of the ini by their files."""
+    by_file = plan.settings.given.models is None and plan.config.args_source is plan.config.ArgsSource.ARGS
+    return by_file or any(named_anchors(plan).values())
+
+
 def arguments(plan: Plan) -> list[str]:
-    """Return pytest's arguments with every anchor added, or none where an argument is an item's id.
+    """Return pytest's arguments with every anchor added, or none where they choose among the models.
 
     A walk through a folder among the arguments reaches what lies below it. pytest 9 drops an argument for a file
     there; pytest 8 walks no further than that file.
@@ -124,7 +133,7 @@ def arguments(plan: Plan) -> list[str]:
     split = [(argument, *_split(argument, here)) for argument in plan.config.args]
     own = by_relay.keys() & named.keys()
     given = list(dict.fromkeys(f"{plan.relay}{rest}" if path in own else argument for argument, path, rest in split))
-    if any(named.values()):
+    if chooses(plan):
         return given
     if plan.config.args_source is plan.config.ArgsSource.INVOCATION_DIR:
         given, split = [os.curdir], [(os.curdir, here, "")]

@@ -43,7 +43,7 @@ class ModelsPlugin:
     def __init__(self, run: Run, summary: Summary, repeated: RepeatedFailures) -> None:
         self.run, self.plan, self.summary, self.repeated = run, run.plan, summary, repeated
         self.relayed = collection.relayed(run.plan)
-        self.by_id = any(collection.named_anchors(run.plan).values())
+        self.chosen = collection.chooses(run.plan)
         self._temporary_home = keep_temporary_files_in(run.folder)
 
     def pytest_report_header(self) -> str:
@@ -70,7 +70,7 @@ class ModelsPlugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Check that every model was collected: a missing one would not be noticed."""
-        if config.getoption("lf", default=False) or self.by_id:
+        if config.getoption("lf", default=False) or self.chosen:
             return
         collected = {case.name for case, _ in _subjects(items)}
         missing = [case.name for case in self.plan.cases if case.name not in collected]
