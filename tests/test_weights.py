@@ -147,3 +147,18 @@ def test_the_mode_of_the_model_and_its_gradients_stay(stock: Stock) -> None:
     assert stock.training
     assert stock.linear.bias.grad is gradient
     assert stock.linear.weight.requires_grad
+
+
+@torch.inference_mode()
+def made_in_inference_mode() -> torch.nn.Linear:
+    return torch.nn.Linear(3, 3)
+
+
+def test_weights_made_in_inference_mode_are_changed_as_others_are() -> None:
+    inference, other = made_in_inference_mode(), torch.nn.Linear(3, 3)
+    with torch.inference_mode():
+        other.load_state_dict(inference.state_dict())
+    for model in (inference, other):
+        randomise(model)
+    assert torch.equal(inference.weight, other.weight)
+    assert not inference.bias.eq(0).any()

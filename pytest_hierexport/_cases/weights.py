@@ -46,7 +46,8 @@ def randomise(model: torch.nn.Module, seed: int = 0) -> None:
     import torch
 
     generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
+    # A factory may make its model in this mode: torch lets no other mode write to such tensors.
+    with torch.inference_mode():
         for tensor, is_parameter in _floating_tensors(model):
             present = tensor.detach().to("cpu", torch.float64)
             noise = torch.randn(present.shape, generator=generator, dtype=present.dtype)
