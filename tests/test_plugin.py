@@ -349,6 +349,17 @@ def test_the_command_of_a_failure_repeats_it(project: Project) -> None:
     repeated.assert_outcomes(failed=1)
 
 
+def test_the_command_of_a_failure_names_the_configuration_where_another_is_nearer(project: Project) -> None:
+    project.write("pytest.ini", "[pytest]\nhierexport_models = below/models.toml\n")
+    project.write("below/pyproject.toml", "[tool.pytest.ini_options]\nminversion = '8'\n")
+    project.write("below/models.toml", "[models.tower]\nmodel = '../my_model.py::build'\n")
+    project.write("below/__hierexport__/tower.txt", "/Other\n")
+    result = project.run("-k", "snapshot")
+    (line,) = {line.strip() for line in result.outlines if line.strip().startswith("repeat")}
+    assert line.split()[2:] == ["-c", "pytest.ini", "below/models.toml::tower::test_snapshot"]
+    project.run(*line.split()[2:]).assert_outcomes(failed=1)
+
+
 def test_the_command_of_a_failure_carries_what_overrides_the_configuration(project: Project) -> None:
     project.write("__hierexport__/build.txt", "/Other\n")
     hidden = ("-o", "hierexport_cache=file://me:secret@/cache", "-o", "hierexport_summary=summary.md")

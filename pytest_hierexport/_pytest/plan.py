@@ -173,15 +173,19 @@ class Plan:
     def repeat_command(self, case: Case, test: str, *more: str) -> str:
         """Return the command that runs one item again, from the folder that pytest was started in."""
         item = self.item_id(case, test, self.config.invocation_params.dir)
-        return shlex.join(["pytest", *more, *self._options([case.source]), item])
+        return shlex.join(["pytest", *more, *self._options([case.source], self.anchor(case)), item])
 
     def update_command(self) -> str:
         """Return the command that updates all models' snapshots, removes orphans and keeps other tests' snapshots."""
         options = self._options(self.settings.selectors)
         return shlex.join(["pytest", *options, "-m", "hierexport", "--snapshot-update"])
 
-    def _options(self, selectors: Sequence[str]) -> list[str]:
+    def _options(self, selectors: Sequence[str], named: Path | None = None) -> list[str]:
+        """Return the options that repeat the run, where the command names a path."""
         file, root = self.config.getoption("inifilename"), self.config.getoption("rootdir")
+        ini = self.config.inipath
+        if ini is not None and named is not None and not file and _has_nearer(named, ini):
+            file = os.path.relpath(ini, self.config.invocation_params.dir)
         own = [*(["-c", str(file)] if file else []), *([f"--rootdir={root}"] if root else [])]
         overridden = filter(in_repeat, self.config.getoption("override_ini") or ())
         own += [part for each in overridden for part in ("-o", each)]
@@ -193,6 +197,12 @@ class Plan:
         checks = (SNAPSHOT, *(rule.id for rule in self.rules))
         found = ((case, item_name(check), check) for case in self.cases for check in checks)
         return {self.item_id(case, test): (case, test, check) for case, test, check in found}
+
+
+def _has_nearer(path: Path, ini: Path) -> bool:
+    """Whether pytest, given this path, may take another configuration file, which lies nearer to it."""
+    between = (folder for folder in path.parents if ini.parent in folder.parents)
+    return any((folder / name).is_file() for folder in between for name in _CONFIGURATIONS)
 
 
 def _can_check(rule: Rule, case: Case) -> bool:
@@ -253,6 +263,11 @@ def _check_part(case: str, name: str, given: object, kind: type, example: str) -
 
 
 _Item = TypeVar("_Item")
+_CONFIGURATIONS = (
+    *("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini"),
+    *("pyproject.toml", "tox.ini", "setup.cfg"),
+)
+"""The names of the files that pytest looks for in the folders above its arguments."""
 _LONGEST = threading.TIMEOUT_MAX / 2
 """Seconds from which on a limit is none: timers take no more, and the watchdog adds to it."""
 _MODELS = "pytest_hierexport_models", 'Case("tower", make_tower)'
