@@ -104,6 +104,14 @@ def test_an_export_that_fails_fails_the_test_with_its_message(project: Project) 
     assert "Traceback" not in result.stdout.str()
 
 
+def test_a_model_that_its_factory_skips_skips_the_test(project: Project) -> None:
+    project.write("my_model.py", "import pytest\n\ndef build(): pytest.skip('no device')\n")
+    project.write("test_own.py", "def test_export(hierexport_export): pass\n")
+    result = project.run(MODELS, "--hierexport-after=onnxruntime:basic", "-k", "test_export", "-rs")
+    result.assert_outcomes(skipped=2)
+    result.stdout.fnmatch_lines(["SKIPPED*skipped: no device", "SKIPPED*build could not be exported"])
+
+
 def test_hierarchy_is_compared_with_a_snapshot_of_the_test(project: Project) -> None:
     own = project.write(
         "tests/test_own.py",

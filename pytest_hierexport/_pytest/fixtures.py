@@ -7,18 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.example import check_model
-from pytest_hierexport._errors import CrashError, HierexportError
+from pytest_hierexport._errors import CrashError, HierexportError, NoVerdictError
 from pytest_hierexport._export.choices import as_inputs
 from pytest_hierexport._pytest.ids import file_name
 from pytest_hierexport._pytest.messages import CheckFailed, Message
 from pytest_hierexport._pytest.run import RUN
 from pytest_hierexport._pytest.snapshots import hierarchy_snapshot
 from pytest_hierexport._requests import check_arguments
+from pytest_hierexport._text import one_line, printable
 
 if TYPE_CHECKING:
-    import pytest
     import torch
     from syrupy.assertion import SnapshotAssertion
 
@@ -26,13 +28,19 @@ if TYPE_CHECKING:
 
 
 def exported(config: pytest.Config, case: Case) -> ExportedCase:
-    """Return the shared export of a case; a failing export fails the test with its message alone."""
+    """Return the shared export of a case; a failing export fails the test with its message alone.
+
+    Raises:
+        pytest.skip.Exception: The model's own code skipped it, or the case before a step could not be exported.
+    """
     __tracebackhide__ = True
     run = config.stash[RUN]
     try:
         with run.limited(case, "hierexport_export"):
             run.succeeded(case)
             return run.store.exported(case)
+    except NoVerdictError as error:
+        pytest.skip(printable(one_line(error.found)))
     except CrashError as error:
         raise CheckFailed(Message(str(error))) from None
     except HierexportError as error:
