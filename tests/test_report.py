@@ -75,6 +75,9 @@ def test_cardinal_rules_that_did_not_run_are_named_by_model() -> None:
     many = tuple(model(f"m{i}", MUST_004=Status.PASSED) for i in range(9))
     assert cardinal_line(Results(RULES, many)) == "cardinal rules not run: MUST-001 on all 9 models"
     assert cardinal_line(Results(RULES, (ran, *many))).endswith("m0, m1, m2, m3, m4 and 4 more")
+    others = (replace(RULES[0], id="MUST-002"), *RULES)
+    mixed = (model("step", MUST_002=Status.PASSED), *many)
+    assert cardinal_line(Results(others, mixed)).startswith("cardinal rules not run: step (MUST-001), m0 (MUST-002, ")
 
 
 def test_skipped_rule_is_a_note_with_its_reason() -> None:

@@ -203,8 +203,9 @@ def cardinal_line(results: Results) -> str:
     names, rules = list(left_out), {", ".join(rules) for rules in left_out.values()}
     if len(rules) == 1:
         return f"cardinal rules not run: {rules.pop()} on {_listed(names, len(results.models))}"
+    # Without the models' names, their rules would not be told either.
     each = [f"{name} ({', '.join(left_out[name])})" for name in names]
-    return f"cardinal rules not run: {_listed(each, len(results.models))}"
+    return f"cardinal rules not run: {first_names(each)}"
 
 
 def _listed(names: Sequence[str], total: int) -> str:
