@@ -79,7 +79,11 @@ def test_project_rule_fails_like_ours(project: Project) -> None:
 
 @pytest.mark.parametrize(
     ("statement", "found"),
-    [("exported.path.nam", "AttributeError: *'nam'"), ('yield Violation("here", "this", "that")', "TypeError: *'do'")],
+    [
+        ("exported.path.nam", "AttributeError: *'nam'"),
+        ('yield Violation("here", "this", "that")', "TypeError: *'do'"),
+        ("raise SystemExit(2)", "SystemExit: 2"),
+    ],
 )
 def test_error_in_a_project_rule_is_told_without_traceback(project: Project, statement: str, found: str) -> None:
     project.write(

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pytest_hierexport._errors import (
-    HierexportError,
     NoVerdictError,
     TagError,
     UsageError,
     gist,
+    pass_on,
     raise_if_disk_full,
     refuse_coroutine,
 )
@@ -85,9 +85,8 @@ class Rule:
             refuse_coroutine(returned, f"the check of {self.id}")
             is_list = isinstance(returned, Iterable) and not isinstance(returned, str)
             listed: list[Violation] = list(returned) if is_list else []
-        except HierexportError:
-            raise
-        except Exception as error:
+        except BaseException as error:
+            pass_on(error)
             # An error in a check of ours is a fault of ours, whose traceback is needed.
             if _is_ours(self.check):
                 raise
