@@ -734,7 +734,7 @@ class TestBases:
         generated = type("Renamedaaaa", (self.Tower,), {})
         watching.decisions = Decisions(Names({"tower": "renamedaaaa"}, {id(generated): self.Tower}), found.append)
         try:
-            run(load(f"from torch import nn\ndef f(m, Whole):\n    return {code}\n"), generated(), self.Whole)
+            run(load(f"from torch import nn\nfrom typing import Union\ndef f(m, Whole):\n    return {code}\n"), generated(), self.Whole)
         finally:
             watching.decisions = None
         return found
@@ -743,6 +743,10 @@ class TestBases:
         "code",
         [
             "isinstance(m, Whole)",
+            "isinstance(m, (str, (Whole, int)))",
+            "isinstance(m, Whole | None)",
+            "isinstance(m, (str, Whole | None))",
+            "issubclass(type(m), Union[str, Whole])",
             "type(m).__mro__[2].__name__ == 'Whole'",
             "'Tower' in [base.__name__ for base in type(m).mro()]",
         ],
@@ -754,6 +758,7 @@ class TestBases:
         "code",
         [
             "isinstance(m, nn.Module)",
+            "isinstance(m, (str, (nn.Module, nn.Linear | None)))",
             "type(m).__mro__[3].__name__ == 'Module'",
             "'Module' in [base.__name__ for base in type(m).mro()]",
             "type(m).__name__ in [base.__name__ for base in type(m).mro()]",

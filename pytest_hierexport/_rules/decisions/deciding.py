@@ -16,7 +16,8 @@ from collections.abc import Set as AbstractSet
 from enum import EnumMeta
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from pytest_hierexport._rules.decisions.source import loaded
 from pytest_hierexport._rules.decisions.values import Marked, is_a, is_translated, marked, under_old
@@ -101,7 +102,7 @@ class Decisions:
         """Note a test of a module's or a configuration's class that a class of the model passes."""
         if id(classes) in self.names.classes:  # `Block is type(module)`
             value, classes = classes, value
-        known = tuple(cls for cls in (classes if isinstance(classes, tuple) else (classes,)) if id(cls) in self._old)
+        known = tuple(cls for cls in _classes_in(classes) if id(cls) in self._old)
         own = value if isinstance(value, type) else type(value)
         name = marked(own.__name__, OTHER) if id(own) in self._configurations else own
         if known and (name is not own or id(own) in self.names.classes) and issubclass(own, known):
@@ -129,6 +130,16 @@ def _other_module(name: str) -> str:
     """Return the name of a module of another model: other from the last part on, and where that repeats a part."""
     top, *between, last = name.split(".") if "." in name else (name, name)
     return ".".join([top, *(OTHER if part in last else part for part in between), OTHER])
+
+
+def _classes_in(classes: Any) -> Iterator[Any]:
+    """Yield the classes that `isinstance` is asked for: `A`, `(A, (B, C))`, `A | B`."""
+    is_union = get_origin(classes) in {Union, UnionType}
+    if is_union or isinstance(classes, tuple):
+        for each in get_args(classes) if is_union else classes:
+            yield from _classes_in(each)
+    else:
+        yield classes
 
 
 def _holds(table: Any, key: Any) -> bool:
