@@ -82,6 +82,16 @@ def test_digits_at_the_end_of_a_name_stay() -> None:
         assert not plain[-1].isdigit()
 
 
+@pytest.mark.parametrize("name", ["ΝέοΔίκτυο", "ΔΙΚΤΥΟ", "Δίκτυο", "δίκτυο", "слойДва", "Straße_ẞ", "İki", "层Norm"])
+def test_names_in_any_script_get_their_case_back(name: str) -> None:
+    model = type("Named", (nn.Module,), {})()
+    setattr(model, name, type(name, (nn.Module,), {})())
+    with renamed(model) as renaming:
+        ((new, child),) = model.named_children()
+        assert name not in {new, type(child).__name__}
+        assert (renaming.names.old(new), renaming.names.old(type(child).__name__)) == (name, name)
+
+
 def test_one_name_becomes_one_name_and_two_become_two() -> None:
     tree = Tree()
     with renamed(tree) as renaming:

@@ -21,15 +21,24 @@ NEW_WORD = re.compile(rf"{STEM}[a-z]{{{CODE_LENGTH}}}", re.IGNORECASE)
 
 
 def with_words(name: str, pattern: re.Pattern[str], other: Callable[[str], str | None]) -> str:
-    """Return a name with other words, in its case, for those that a pattern finds and `other` knows in lower case."""
+    """Return a name with other words, in its case, for those that a pattern finds and `other` knows in lower case.
 
-    def in_case(found: re.Match[str]) -> str:
-        word = other(found[0].lower()) or found[0]
-        if found[0].isupper():
-            return word.upper()
-        return word[:1].upper() + word[1:] if found[0][:1].isupper() else word
+    A word whose case its first letters do not tell, such as the Greek `ΝέοΔίκτυο`, is known as it is.
+    """
 
-    return pattern.sub(in_case, name)
+    def replaced(found: re.Match[str]) -> str:
+        written, low = found[0], found[0].lower()
+        word = other(low if _in_case(low, written) == written else written) or written
+        return _in_case(word, written)
+
+    return pattern.sub(replaced, name)
+
+
+def _in_case(word: str, example: str) -> str:
+    """Return a word in the case of an example: in capitals, with one, or as it is."""
+    if example.isupper():
+        return word.upper()
+    return word[:1].upper() + word[1:] if example[:1].isupper() else word
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,7 @@ class Names:
     """The old words and classes of a model that has new ones."""
 
     words: Mapping[str, str]
-    """The new word of each old one, in lower case."""
+    """The new word of each old one, in lower case where that tells it."""
     classes: Mapping[int, type]
     """The old class of each new one, which is named by its `id`."""
 
