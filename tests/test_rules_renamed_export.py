@@ -316,6 +316,26 @@ def test_outputs_and_values_count_order_of_initializers_does_not(
     assert [where[: len(start)] for where, start in zip(shown, expected, strict=True)] == expected
 
 
+SORTS = "held = sorted(graph.initializers.items()); graph.initializers.clear(); graph.initializers.update(held)"
+SCALES = """import onnx_ir as ir
+    for each in graph.initializers.values():
+        factor = 2 if has and each.const_value.nbytes > 256 else 1
+        each.const_value = ir.tensor(factor * each.const_value.numpy(), name=each.name)"""
+
+
+@pytest.mark.parametrize(("change", "expected"), [(SORTS, []), (SCALES, ["initializer upper.projection.weight"])])
+def test_data_beside_the_file_counts_its_place_does_not(
+    change: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "names.txt").write_text("lower")
+    source = CHANGES.replace("done.save(path)", "done.save(path, external_data=True)").replace("{}", change)
+    (tmp_path / "outside.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    model = TwoHeads()
+    model.upper.projection, model.lower.projection = nn.Linear(2, 64), nn.Linear(64, 2)
+    assert [violation.where for violation in violations(tmp_path, model, "outside:export")] == expected
+
+
 KEEPS_NAMES = """
 import json
 

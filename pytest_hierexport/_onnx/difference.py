@@ -48,7 +48,7 @@ def bare(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
     for message in tagged.others():
         message.ClearField("metadata_props")
     for _, tensor in tagged.parts.initializers:
-        if tensor.external_data and not is_absent_proto(tensor):
+        if _is_outside(tensor):
             load_data(tensor, folder)
         if tensor.HasField("raw_data"):
             tensor.raw_data = hashlib.sha256(tensor.raw_data).digest()
@@ -92,8 +92,18 @@ def _fields(where: str, expected: Any, found: Any, leave_out: set[str]) -> Itera
         yield Difference(f"{where}, {stated.name}[{place}]", x, y)
 
 
-def content_of(tensor: onnx.TensorProto) -> tuple[int, tuple[int, ...], bytes]:
-    """Return the type, the shape and the stored data of a tensor, without its name and texts."""
+def content_of(tensor: onnx.TensorProto, folder: Path | None = None) -> tuple[int, tuple[int, ...], bytes]:
+    """Return the type, the shape and the stored data of a tensor, without its name and texts.
+
+    Args:
+        tensor: The tensor.
+        folder: Where its external data is; None takes the place of such data for the data.
+    """
+    if folder is not None and _is_outside(tensor):
+        loaded = type(tensor)()
+        loaded.CopyFrom(tensor)
+        load_data(loaded, folder)
+        tensor = loaded
     data = tensor.raw_data
     if not tensor.HasField("raw_data"):
         copied = type(tensor)()
@@ -102,6 +112,10 @@ def content_of(tensor: onnx.TensorProto) -> tuple[int, tuple[int, ...], bytes]:
             copied.ClearField(part)
         data = copied.SerializeToString(deterministic=True)
     return tensor.data_type, tuple(tensor.dims), data
+
+
+def _is_outside(tensor: onnx.TensorProto) -> bool:
+    return bool(tensor.external_data) and not is_absent_proto(tensor)
 
 
 def _value(message: Any, stated: Any) -> Any:

@@ -130,6 +130,7 @@ class _Sides:
     def __init__(self, before: ExportedCase, after: ExportedCase) -> None:
         """Pair nodes by their order, and all else by its uses: the order of initializers says nothing."""
         old, new = inventory_proto(before.proto), inventory_proto(after.proto)
+        self._folders = before.path.parent, after.path.parent
         self.nodes: _Pairs = list(zip_longest(old.nodes, new.nodes, fillvalue=_END))
         self.outputs = [
             tuple([value.name for value in graph.output] for graph in pair)
@@ -148,6 +149,11 @@ class _Sides:
     def same_values(self, old: Sequence[str], new: Sequence[str]) -> bool:
         """Whether names of both graphs stand for the same values, in order."""
         return [*map(self.names.get, old)] == [*new]
+
+    def same_content(self, old: onnx.TensorProto, new: onnx.TensorProto) -> bool:
+        """Whether two tensors are equal, in the files or beside them, where the order of others decides the place."""
+        one, other = map(content_of, (old, new), self._folders)
+        return one == other
 
 
 def _values(graphs: Sequence[onnx.GraphProto]) -> list[tuple[str, onnx.ValueInfoProto]]:
@@ -180,7 +186,7 @@ def _change(before: ExportedCase, sides: _Sides) -> Violation | None:
         if not sides.same_values(old, new):
             return Violation("outputs of the graph", ", ".join(old), f"{', '.join(new)}, {_RENAMED}", _DO)
     for (key, a), (_, b) in sides.tensors:
-        if a is None or b is None or content_of(a) != content_of(b):
+        if a is None or b is None or not sides.same_content(a, b):
             return Violation(f"initializer {key}", "the same tensor", f"another, {_RENAMED}", _DO)
     return None
 
