@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +281,33 @@ def test_transformers_models_compute_the_same(name: str) -> None:
 def tensors(output: Any) -> list[torch.Tensor]:
     leaves, _ = torch.utils._pytree.tree_flatten(output)
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+class Asked:
+    """Keeps the names that are asked for."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def note(self, name: str, _: object) -> None:
+        self.names.append(name)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model: copy.deepcopy(model)._modules["shared"],
+        lambda model: "shared" in copy.deepcopy(model)._modules,
+        lambda model: model._modules.setdefault("shared"),
+    ],
+)
+def test_old_names_are_noted_by_any_registry(ask: Callable[[nn.Module], object]) -> None:
+    tree, asked = Tree(), Asked()
+    with renamed(tree, note=asked.note):
+        number = len(tree._modules)
+        assert ask(tree)
+        assert len(tree._modules) == number
+    assert asked.names == ["shared"]
 
 
 def test_old_names_are_noted_outside_dynamo_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Mapping
 from types import FrameType
@@ -43,6 +44,10 @@ class Registry(dict[str, Any]):
         super().__init__(entries)
         self._new, self._note = new, note
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Registry:
+        """Return a registry of copied entries that tells the same: what keeps the notes is no part of the model."""
+        return Registry(copy.deepcopy(dict(self), memo), self._new, self._note)
+
     def __contains__(self, name: object) -> bool:
         """Return whether there is an entry of an old or new name."""
         return super().__contains__(self._of(name))
@@ -62,6 +67,10 @@ class Registry(dict[str, Any]):
     def get(self, name: str, default: Any = None) -> Any:
         """Return the entry of an old or new name, or a default."""
         return super().get(self._of(name), default)
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """Return the entry of an old or new name; add a default where there is none."""
+        return super().setdefault(self._of(name), default)
 
     def pop(self, name: str, *default: Any) -> Any:
         """Remove and return the entry of an old or new name."""
