@@ -699,6 +699,8 @@ class Config(Base):
             ("re.match(r'^node_linear_3$', node.name)", True),
             ("node.name == 'node_linear_3'", True),
             ("node.name in {'node_linear_3', 'node_linear'}", True),
+            ("SimpleNamespace(op_type='Gemm', name='linear_int8').name.endswith('_int8')", False),
+            ("SimpleNamespace(op_type='Gemm', name='fp16_linear').name.startswith('fp16_')", False),
         ],
     )
     def test_leaves_what_all_nodes_have_in_common(

@@ -118,8 +118,9 @@ class Decisions:
         if name in {"__name__", "__qualname__"} and id(owner) in self._old:
             return OTHER
         if name == "name" and type(value) is str and hasattr(owner, "op_type") and self.names.old(value) is value:
-            # One with words of the model is known by these, and one without a number is its operator's.
-            return re.sub(r"\d+", lambda number: f"0{number[0]}", value)
+            # One with words of the model is known by these, and one without a number is its operator's. A number in a
+            # word, as in `_int8`, tells no node from others.
+            return re.sub(r"(?<![^\W_])\d+(?![^\W_])", lambda number: f"0{number[0]}", value)
         if name == "__module__" and value in self.modules:
             return _other_module(value)
         other = self.files.get(str(owner) if isinstance(owner, PurePath) else value)
