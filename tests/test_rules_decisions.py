@@ -816,6 +816,10 @@ class TestSource:
         monkeypatch.chdir(tmp_path)
         assert self.names(tmp_path / "exporter.py") == ["exporter.py"]
 
+    def test_leaves_out_pythons_library(self) -> None:
+        home = Path(textwrap.__file__).resolve().parent
+        assert set(source_files(home.parent / "exporter.py")).isdisjoint(home.rglob("*.py"))
+
     def test_leaves_out_installed_packages(self, tmp_path: Path, load: Callable[..., ModuleType]) -> None:
         (tmp_path / "site-packages").mkdir()
         load("", "exporter")

@@ -1,11 +1,12 @@
 """The files of an exporter's own source.
 
 A project's exporter is the loaded modules of its top-level package; if it lies in no package, of its folder. Packages
-that are installed below that folder, and this one, are not the project's.
+that are installed below that folder, Python's own library and this package are not the project's.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from functools import cache
@@ -17,7 +18,8 @@ from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._rules.base import ExportedCase
 
 _INSTALLED = {"site-packages", "dist-packages"}
-_OURS = Path(__file__).resolve().parents[2]
+_NOT_THEIRS = {Path(__file__).resolve().parents[2], Path(os.__file__).resolve().parent}
+"""The folders of this package and of Python's library."""
 
 
 def exporter_sources(exported: ExportedCase) -> tuple[Path, ...]:
@@ -42,7 +44,7 @@ def source_files(start: Path) -> tuple[Path, ...]:
     is_packaged = "." in name or start.stem == "__init__"
     root = base / name.partition(".")[0] if is_packaged else start if is_installed else base
     files = (resolved(file) for _, file in loaded())
-    own = (file for file in files if root in file.parents and _OURS not in file.parents and file.is_file())
+    own = (f for f in files if root in f.parents and _NOT_THEIRS.isdisjoint(f.parents) and f.is_file())
     return tuple(dict.fromkeys((start, *(file for file in own if _INSTALLED.isdisjoint(file.relative_to(root).parts)))))
 
 
