@@ -117,6 +117,9 @@ class TestDecisions:
             "x != 'pool.0.head'",
             "'pool' in x",
             "x not in ['pool.0.head']",
+            "x in {1: 'pool.0.head'}.values()",
+            "x in collections.OrderedDict({1: 'pool.0.head'}).values()",
+            "x in collections.deque(['pool.0.head'])",
             "x.startswith(('pool', 'other'))",
             "x.split('.')[-1] in {'head'}",
             "x.upper() == 'POOL.0.HEAD'",
@@ -155,7 +158,8 @@ class TestDecisions:
         ],
     )
     def test_of_a_name_are_told(self, code: str, load: Callable[[str], ModuleType], told: list[str]) -> None:
-        run(load(f"import fnmatch, functools, math, operator, re\ndef f(x, y):\n    return {code}\n"), PATH, OTHER)
+        imports = "import collections, fnmatch, functools, math, operator, re"
+        run(load(f"{imports}\ndef f(x, y):\n    return {code}\n"), PATH, OTHER)
         assert told
 
     @pytest.mark.parametrize(
@@ -378,6 +382,7 @@ class TestDecisions:
         [
             "{node.name: 1}[node.name]",
             "node.name in [node.name]",
+            "node.name in {1: node.name}.values()",
             "node.name in {node.name}",
             "node.name == node.name",
             "{node.name: 1}.get(node.name)",
@@ -736,7 +741,8 @@ class TestBases:
         generated = type("Renamedaaaa", (self.Tower,), {})
         watching.decisions = Decisions(Names({"tower": "renamedaaaa"}, {id(generated): self.Tower}), found.append)
         try:
-            run(load(f"from torch import nn\nfrom typing import Union\ndef f(m, Whole):\n    return {code}\n"), generated(), self.Whole)
+            imports = "from torch import nn\nfrom typing import Union"
+            run(load(f"{imports}\ndef f(m, Whole):\n    return {code}\n"), generated(), self.Whole)
         finally:
             watching.decisions = None
         return found

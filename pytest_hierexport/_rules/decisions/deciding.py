@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import EnumMeta
@@ -29,7 +30,7 @@ _OF_MODELS = frozenset({"model_type", "name_or_path", "_name_or_path", "architec
 STAYING = _OF_MODELS | {"name", "stem", "__module__", "__name__", "__qualname__"}
 """The attributes that give names which stay as they are while the model has others."""
 _POSITIONS = (str.find, str.rfind, str.index, str.rindex)
-TABLES = (Mapping, AbstractSet, list, tuple, EnumMeta)
+TABLES: tuple[Any, ...] = (Mapping, AbstractSet, type({}.values()), list, tuple, deque, EnumMeta)
 _SAME = object()
 """What an operation gives under the old names that needs no mark."""
 
