@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import onnx
@@ -175,6 +176,21 @@ def test_exporter_that_depends_on_the_seed_is_found(whole: Whole, tmp_path: Path
     named_by_a_hash(exported.case, exported.example, path)
     case = ExportedCase(exported.case, path, exported.example, exporter=named_by_a_hash)
     assert any("name" in violation.where for violation in breaks("MUST-008", case))
+
+
+def with_data_below(case: Case, example: Example, path: Path, number: int = 0) -> None:
+    """Export as an exporter of one's own that keeps data in a folder."""
+    export_case(case, example, path)
+    (path.parent / "data").mkdir()
+    (path.parent / "data" / "scale.bin").write_bytes(f"{number or hash('a')}".encode())
+
+
+@pytest.mark.parametrize(("number", "changed"), [(0, ["scale.bin, line 1"]), (1, [])])
+def test_data_in_a_folder_below_counts(number: int, changed: list[str], whole: Whole, tmp_path: Path) -> None:
+    exported, exporter = whole[toy_models.build], partial(with_data_below, number=number)
+    exporter(exported.case, exported.example, tmp_path / "model.onnx")
+    case = ExportedCase(exported.case, tmp_path / "model.onnx", exported.example, exporter=exporter)
+    assert [violation.where for violation in breaks("MUST-008", case)] == changed
 
 
 def test_sidecar_that_differs_is_found_by_its_line(whole: Whole, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class Repeat:
     folder: Path
     """Holds its files."""
     changed: Sequence[str] = ()
-    """The names of the files that differ from those of the first export, or that one export lacks."""
+    """The paths in the folder of the files that differ from those of the first export, or that one export lacks."""
     state: Mapping[str, str] = field(default_factory=dict)
     """The digest of each module, parameter, buffer and input of the model, in their order."""
     calls: Sequence[Sequence[str]] = ()
@@ -63,7 +63,7 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
         _check_calls(call_digests(exported.example), repeat.calls)
         _check_plain_export(exported)
         for name in repeat.changed:
-            here, there = exported.path.with_name(name), repeat.folder / name
+            here, there = exported.path.parent / name, repeat.folder / name
             differences = list(_in_model(exported, there) if here == exported.path else _in_text(here, there))
             yield from differences or [Violation(name, f"bytes, {_SAME}", "others", _DO)]
 
@@ -214,6 +214,8 @@ def _export(case: Any, exporter: Any, path: Path, first: Path) -> dict[str, Any]
     state = state_digests(example)
     exporter(case, example, path)
     # The first export's folder may hold other files: of these, only those of an export count.
-    own = dict.fromkeys((path, path.with_name(f"{path.name}.data"), sidecar_path(path), *sorted(path.parent.iterdir())))
-    changed = [file.name for file in own if digest(file) != digest(first / file.name)]
+    made = sorted(file for file in path.parent.rglob("*") if not file.is_dir())
+    own = dict.fromkeys((path, path.with_name(f"{path.name}.data"), sidecar_path(path), *made))
+    names = [file.relative_to(path.parent) for file in own]
+    changed = [name.as_posix() for name in names if digest(path.parent / name) != digest(first / name)]
     return {"state": state, "changed": changed, "calls": call_digests(example) if changed else []}
