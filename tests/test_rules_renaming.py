@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,17 @@ def test_renamed_model_computes_the_same_and_answers_to_old_names() -> None:
         tree.shared.register_buffer("kept", torch.tensor(6.0))
         assert len(tree.shared._parameters) == 1
         assert len(tree.shared._buffers) == 2
+
+
+def test_members_of_a_renamed_model_are_as_many() -> None:
+    tree = Tree()
+    numbers = [len(inspect.getmembers(module, torch.is_tensor)) for module in tree.modules()]
+    parts = len(inspect.getmembers(tree, lambda each: isinstance(each, nn.Module)))
+    with renamed(tree):
+        assert [len(inspect.getmembers(module, torch.is_tensor)) for module in tree.modules()] == numbers
+        assert len(inspect.getmembers(tree, lambda each: isinstance(each, nn.Module))) == parts
+        assert "shared" not in dir(tree)
+    assert "shared" in dir(tree)
 
 
 def test_renaming_lists_the_names_that_the_model_has_now() -> None:

@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import getattr_static
 from itertools import product
 from string import ascii_lowercase
 from types import new_class
@@ -210,7 +211,7 @@ def _subclass(cls: type, new: str, *, printed: bool) -> type:
     # A class that was renamed without its `__qualname__`, as torch.fx does, has no scope.
     old, name = cls.__qualname__, cls.__name__
     scope = old.removesuffix(name) if f".{old}".endswith(f".{name}") else ""
-    names = {"__module__": cls.__module__, "__qualname__": f"{scope}{new}"}
+    names = {"__module__": cls.__module__, "__qualname__": f"{scope}{new}", "__dir__": _without_old_names(cls)}
     metaclass = type(cls) if printed else type(type(cls).__name__, (type(cls),), {"__repr__": lambda _: repr(cls)})
     try:
         return new_class(new, (cls,), {"metaclass": metaclass}, lambda held: held.update(names))
@@ -220,6 +221,15 @@ def _subclass(cls: type, new: str, *, printed: bool) -> type:
             found=f"{encode(cls.__module__)}.{cls.__qualname__}: {type(error).__name__}: {error}",
             do="let that class be extended without arguments, or leave it out of the case",
         ) from error
+
+
+def _without_old_names(cls: Any) -> Callable[[nn.Module], list[str]]:
+    """Return a class's `__dir__` for a subclass: who lists the parts of a module finds each once, as in the model."""
+
+    def names(module: nn.Module) -> list[str]:
+        return [each for each in cls.__dir__(module) if not isinstance(getattr_static(type(module), each, 0), OldName)]
+
+    return names
 
 
 def _made_again(cls: type, base: type) -> type:
