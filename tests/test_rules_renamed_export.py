@@ -283,6 +283,8 @@ class TwoHeads(nn.Module):
 CHANGES = """
 from pathlib import Path
 
+import onnx_ir as ir
+
 from pytest_hierexport import export as tagged
 
 NAMES = Path(__file__).with_name("names.txt").read_text().split()
@@ -304,6 +306,11 @@ def export(model, args, kwargs, path):
         ("graph.outputs.extend([graph.node(0).outputs[0]] * has)", ["outputs of the graph"]),
         ("graph.node(0).outputs[0].metadata_props.update({'kept': 'yes'} if has else {})", ["value "]),
         ("graph.node(0).outputs[0].metadata_props['kept'] = 'yes'", []),
+        ("graph.node(0).attributes.add(ir.AttrString('mode', 'fast' if has else 'exact'))", []),
+        ("[n.attributes.add(ir.AttrString('m', 'abc'[i + has])) for i, n in enumerate(graph)]", []),
+        ("[n.attributes.add(ir.AttrString('m', 'aab'[i + has])) for i, n in enumerate(graph)]", ["node linear"]),
+        ("graph.node(0).attributes.update({'modes': ir.AttrStrings('modes', ['a', 'b'])} if has else {})", ["node li"]),
+        ("graph.node(0).attributes.add(ir.AttrString('of', ' '.join(name for name, _ in model.named_modules())))", []),
     ],
 )
 def test_outputs_and_values_count_order_of_initializers_does_not(
@@ -317,8 +324,7 @@ def test_outputs_and_values_count_order_of_initializers_does_not(
 
 
 SORTS = "held = sorted(graph.initializers.items()); graph.initializers.clear(); graph.initializers.update(held)"
-SCALES = """import onnx_ir as ir
-    for each in graph.initializers.values():
+SCALES = """for each in graph.initializers.values():
         factor = 2 if has and each.const_value.nbytes > 256 else 1
         each.const_value = ir.tensor(factor * each.const_value.numpy(), name=each.name)"""
 

@@ -258,8 +258,8 @@ class _Comparison:
     def _entries(self, kind: str, pairs: _Pairs) -> Iterator[Violation]:
         """Yield the metadata of the exporter's own that some elements have only under the model's names.
 
-        An entry may hold a name, or what is computed from all names, such as a position in their order. A decision
-        shows where elements lose an entry under other names, or all take one value that others have.
+        An entry, or a text of a node, may hold a name, or what is computed from all names, such as a position in their
+        order. A decision shows where elements lose an entry under other names, or all take one value that others have.
         """
         ours = ("hierexport.", "pkg.")
         found = [(key, _entries_of(a), _entries_of(b)) for (key, a), (_, b) in pairs]
@@ -276,7 +276,12 @@ class _Comparison:
 
 
 def _entries_of(element: Any) -> dict[str, str]:
-    return {} if element is None else entries_of(element)
+    """Return the metadata entries of an element; of a node, its texts, too, which are no numbers to compare."""
+    if element is None:
+        return {}
+    held = ((a.name, [a.s] if a.s else [*a.strings, *a.t.string_data]) for a in getattr(element, "attribute", ()))
+    texts = {f"attribute {name}": b"\n".join(each).decode("utf-8", "replace") for name, each in held if each}
+    return {**entries_of(element), **texts}
 
 
 def _text(origins: Sequence[Origin], hierarchy: Hierarchy) -> str:
