@@ -692,6 +692,13 @@ class Config(Base):
         assert bool(self.found(load(source, "exporter"), "")) == decides
         assert type(settings.Config.model_type) is str
 
+    def test_takes_configurations_that_refuse_attributes(self, load: Callable[[str], ModuleType]) -> None:
+        kept = "class Kept(dict):\n    __getattr__ = dict.__getitem__\n"
+        held = "nn.Linear(2, 2)\n        self.config = Kept(size=2)"
+        source = f"{kept}{self.SOURCE}".replace("nn.Linear(2, 2)", held)
+        code = "Kept(name='pooler').name and Kept(architectures=[]).architectures == []"
+        assert self.found(load(source.replace("{}", code)), "") == ["exporter.py:13"]
+
     def test_leaves_names_in_a_message(self, load: Callable[[str], ModuleType]) -> None:
         source = self.SOURCE.replace("{}", "wanted") + "\nMESSAGE = 'no pooler'\n"
         assert not self.found(load(source), "pooler")
