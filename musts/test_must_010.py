@@ -36,6 +36,9 @@ TOLD = {
     "stack trace": f'File "{Path.cwd()}/net.py", line 7, in forward\n    return x + 1',
     "option": f"--cache={Path.home()}/cache",
     "user in a path": f"/mnt/{USER}/net.py",
+    "user in an option": f"--data=/mnt/{USER}/net.bin",
+    "user in a path of a host": f"storage:/mnt/{USER}/net.bin",
+    "user in a quoted path": f"`/mnt/{USER}/net.bin`",
     "user in an address": f"ssh://{USER}@build/net",
     "user of a shell": f"~{USER}/net.py",
     "host in an address": f"http://{HOST}:8080/net",
@@ -48,6 +51,7 @@ UNTOLD = {
     "address": "https://onnx.ai/docs",
     "word": f"{USER} {HOST}",
     "tag": "/BertModel/BertEncoder/BertLayer.0",
+    "value": f"author={USER}",
     "nothing": "",
 }
 

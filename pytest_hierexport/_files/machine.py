@@ -20,8 +20,8 @@ from pathlib import Path
 
 from pytest_hierexport._files.paths import PACKAGE, absolute, package_folders
 
-_TOKEN = re.compile(r"""[^\s"'<>()\[\]{},;|]+""")
-"""A run of characters that an address may consist of."""
+_TOKEN = re.compile(r"""[^\s"'`<>()\[\]{},;|=]+""")
+"""A run of characters that an address may consist of: `/mnt/data` of `--data=/mnt/data`."""
 _BEFORE, _BEHIND = r"(?:(?<=file://)|(?<![\w.~/\\-]))", r"""(?=[/\\]|[^\w.-]|$)[^\s"'<>|,;]*"""
 """Patterns for the text before and behind a folder's path, which may go on into the folder."""
 _LEAST = 3
@@ -91,7 +91,7 @@ class Machine:
 
 def _parts_of_address(token: str) -> list[str]:
     """Return the parts of a path or an address; a word by itself is neither."""
-    if not token.startswith(("/", "~", "\\")) and "://" not in token and "@" not in token and token[1:3] != ":\\":
+    if not token.startswith(("/", "~", "\\")) and ":/" not in token and "@" not in token and token[1:3] != ":\\":
         return []
     return re.split(r"[/\\@:~]", token)
 
