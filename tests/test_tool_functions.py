@@ -193,6 +193,35 @@ def detour() -> tuple[onnx.ModelProto, Attribution]:
     return proto, Attribution(hierarchy, owners | {"mask": (first, Origin("layers.1", Evidence.MERGED))})
 
 
+class Scaled(torch.nn.Module):
+    """Has a parameter of the name that an input of the model has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor([2.0, 3.0]))
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return torch.add(x * self.scale, scale)
+
+
+class Scaling(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = Scaled()
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.block(x, scale))
+
+
+class TestNames:
+    def test_parameter_and_input_of_one_name_stay_apart(self) -> None:
+        flat = export(Scaling().eval(), (torch.ones(2), torch.ones(2)))
+        made = ir.to_proto(modules_as_functions(flat.model, flat.attribution).model)
+        onnx.checker.check_model(made, full_check=True)
+        feeds = {"x": np.array([1.0, 10.0], np.float32), "scale": np.array([5.0, 7.0], np.float32)}
+        np.testing.assert_array_equal(outputs(made, feeds), [[7.0, 37.0]])
+
+
 class TestConvexity:
     def test_node_that_would_close_a_cycle_stays_outside(self) -> None:
         proto, attribution = detour()

@@ -8,7 +8,7 @@ The nodes and names of a shared function are copied from the first region.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 import onnx_ir as ir
 
@@ -58,6 +58,15 @@ def _type(value: ir.Value) -> Hashable:
     return str(value.type), str(value.shape)
 
 
+def _values(graph: ir.Graph) -> Iterator[ir.Value]:
+    """Yield the inputs of a graph, and all values in it and in its subgraphs."""
+    yield from graph.inputs
+    for node in nodes_inside(graph):
+        yield from node.outputs
+        for _, below in subgraphs_ir(node):
+            yield from (*below.inputs, *below.initializers.values())
+
+
 def function_of(region: Region, name: str, path: str, opsets: Mapping[str, int]) -> ir.Function:
     """Return a function of copies of the region's nodes.
 
@@ -66,7 +75,7 @@ def function_of(region: Region, name: str, path: str, opsets: Mapping[str, int])
     view = ir.GraphView(region.entering, region.leaving, nodes=region.nodes, name=name)
     graph = view.clone()
     own = {value for node in graph for value in node.outputs}
-    taken = {value.name for node in nodes_inside(graph) for value in node.outputs}
+    taken = {value.name for value in _values(graph)}
     for value in graph.inputs:
         # Before the value gets a new name, which would rename its tensor too; the model shares that tensor.
         value.const_value = None
