@@ -213,6 +213,27 @@ class Scaling(torch.nn.Module):
         return torch.relu(self.block(x, scale))
 
 
+def branches() -> tuple[onnx.ModelProto, Attribution]:
+    """A branch in which the nodes of one call stand before and behind an `If` that takes a value of the call."""
+    proto: onnx.ModelProto = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20]> g (float[2] x, bool b) => (float[2] y) {
+          y = If (b) <
+            then_branch = t () => (float[2] r) {
+              s = ReduceMax<keepdims = 0>(x) c = Greater(s, s)
+              o = If (c) <
+                then_branch = p () => (float[2] u) {u = Neg(x)},
+                else_branch = q () => (float[2] v) {v = Exp(x)}>
+              w = Abs(x) r = Add(o, w)},
+            else_branch = e () => (float[2] z) {z = Neg(x)}>}"""
+    )
+    parents = {"": None, "layer": "", "layer.one": "layer", "layer.two": "layer"}
+    hierarchy = Hierarchy([Call(name, 0, f"m.C{len(name)}", parent) for name, parent in parents.items()])
+    one, two = "layer.one", "layer.two"
+    inner = {"s": one, "c": one, "o": one, "o/then_branch/u": two, "o/else_branch/v": one, "w": one, "r": "layer"}
+    calls = {"y": "layer", "y/else_branch/z": "layer", **{f"y/then_branch/{key}": call for key, call in inner.items()}}
+    return proto, Attribution(hierarchy, {key: (Origin(call, Evidence.TRACED),) for key, call in calls.items()})
+
+
 class TestNames:
     def test_parameter_and_input_of_one_name_stay_apart(self) -> None:
         flat = export(Scaling().eval(), (torch.ones(2), torch.ones(2)))
@@ -223,6 +244,13 @@ class TestNames:
 
 
 class TestConvexity:
+    def test_function_call_in_a_branch_stands_before_its_consumers(self) -> None:
+        proto, attribution = branches()
+        made = ir.to_proto(modules_as_functions(proto, attribution).model)
+        onnx.checker.check_model(made, full_check=True)
+        feeds = {"x": np.array([1.0, -2.0], np.float32), "b": np.array(True)}
+        np.testing.assert_array_equal(outputs(made, feeds), outputs(proto, feeds))
+
     def test_node_that_would_close_a_cycle_stays_outside(self) -> None:
         proto, attribution = detour()
         made = modules_as_functions(proto, attribution)

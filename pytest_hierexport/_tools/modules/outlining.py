@@ -202,6 +202,9 @@ class _Outliner:
 
     def _function(self, region: Region, call: str) -> str:
         """Return the name of the function for a region; a function is made if no equal region has one."""
+        for node in region.nodes:
+            for _, below in subgraphs_ir(node):
+                below.sort()  # a node that replaced others stands where the last of them did, behind its consumers
         module = self._hierarchy[call]
         form = module.cls, form_of(region, self.model.opset_imports)
         known = self.functions.get(form)
