@@ -18,7 +18,22 @@ import torch
 from onnx import numpy_helper
 from torch import nn
 
-from pytest_hierexport import Case, Divergence, Example, Export, TagError, UsageError, diverge, export, profile
+from pytest_hierexport import (
+    Attribution,
+    Call,
+    Case,
+    Divergence,
+    Evidence,
+    Example,
+    Export,
+    Hierarchy,
+    Origin,
+    TagError,
+    UsageError,
+    diverge,
+    export,
+    profile,
+)
 from pytest_hierexport._carry.aliases import number_values
 from pytest_hierexport._tools.divergence import pairs
 from pytest_hierexport._tools.divergence.compared import Arrays
@@ -613,3 +628,22 @@ def test_command_refuses_what_does_not_fit_together(
         assert "to do: " in error
         assert "--tolerance" not in arguments or f"no tolerance: {arguments[-1]}" in error
     assert foreign.read_text() == "mine"
+
+
+class TestFunctions:
+    def test_one_of_other_operator_versions_stays_one_node(self) -> None:
+        reference, other = (
+            onnx.parser.parse_model(
+                """<ir_version: 10, opset_import: ["" : 20, "m" : 1]> g (float[2] x) => (float[2] y)
+                """
+                f"<float[1] w = {{{weight}}}> {{ h = m.Scaled(x, w) y = Neg(h) }}"
+                """<domain: "m", opset_import: ["" : 19]> Scaled (p, q) => (r) { o = Mul(p, q) r = Relu(o) }"""
+            )
+            for weight in (1, 2)
+        )
+        hierarchy = Hierarchy([Call("", 0, "m.Net", None), Call("layer", 0, "m.Layer", "")])
+        owners = {"y": "", "h": "layer", "m::Scaled:://o": "layer", "m::Scaled:://r": "layer"}
+        origins = {key: (Origin(call, Evidence.TRACED),) for key, call in owners.items()}
+        inputs = {"x": np.array([1, 3], np.float32)}
+        found = diverge(reference, other, inputs, attribution=Attribution(hierarchy, origins))
+        assert [call.call for call in found.ranking] == ["layer"]

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._calls.names import encode
 from pytest_hierexport._carry.aliases import number_values
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat, Value
@@ -147,7 +148,7 @@ def same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str], known:
         ) from error
     values = {name: value for value, name in names[0].items()}
     found = known[branches] = {}
-    for name in wanted:
+    for name in filter(values.__contains__, wanted):
         equal = numbering.by_number_after.get(numbering.old[values[name]], ())
         candidates = [names[1][value] for value in equal if value in names[1]]
         if candidates:
@@ -170,6 +171,5 @@ def _is_reshaped(value: Value, before: Flat, after: Flat, numbering: Numbering) 
 
 def _names(flat: Flat) -> dict[Value, str]:
     """Return the names of the values that nodes of the main graph compute."""
-    nodes = (node for node in flat.nodes if node.parent is None)
-    pairs = (pair for node in nodes for pair in zip(node.outputs, node.source.outputs, strict=False))
-    return {value: source.name for value, source in pairs if source.name}
+    names = (output.name for node in flat.nodes if node.parent is None for output in node.source.outputs)
+    return {flat.named[encode(name)]: name for name in names if name and encode(name) in flat.named}
