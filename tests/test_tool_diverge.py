@@ -13,6 +13,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 import torch
 from onnx import numpy_helper
@@ -32,6 +33,7 @@ from pytest_hierexport import (
     UsageError,
     diverge,
     export,
+    modules_as_functions,
     profile,
 )
 from pytest_hierexport._carry.aliases import number_values
@@ -631,6 +633,16 @@ def test_command_refuses_what_does_not_fit_together(
 
 
 class TestFunctions:
+    def test_names_inside_a_function_pair_nothing_outside(self) -> None:
+        made = export(Net().eval(), (X,))
+        other = ir.to_proto(modules_as_functions(made.model, made.attribution, module="class:Block").model)
+        (weight,) = (tensor for tensor in other.graph.initializer if tensor.name == "blocks.0.up.weight")
+        weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * 1.2, weight.name))
+        found = diverge(made.model, other, {"x": X.numpy()}, attribution=made.attribution)
+        assert found.first is not None
+        assert (found.first.call, [call.call for call in found.ranking]) == ("blocks.0.up", ["blocks.0.up"])
+        assert not any(call.unknown for call in found.calls)
+
     def test_one_of_other_operator_versions_stays_one_node(self) -> None:
         reference, other = (
             onnx.parser.parse_model(

@@ -22,6 +22,7 @@ from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat, Value
 from pytest_hierexport._carry.numbering import Numbering
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._proof.inlining import function_calls
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.gaps import nearness
 from pytest_hierexport._tools.divergence.results import Gap
@@ -141,6 +142,7 @@ def same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str], known:
     try:
         one, two = flat_copy(before), flat_copy(after)
         names = _names(one), _names(two)  # matching may rename outputs
+        _forget_inner_names(one, two)
         numbering = number_values(one, two)
     except (OSError, ValueError) as error:
         raise UsageError(
@@ -167,6 +169,20 @@ def _is_reshaped(value: Value, before: Flat, after: Flat, numbering: Numbering) 
     if new is None or new not in after.producer or numbering.new[new] in numbering.first_before:
         return False
     return before.producer[value].operator == after.producer[new].operator
+
+
+def _forget_inner_names(before: Flat, after: Flat) -> None:
+    """Forget the names of values that are in other calls of functions in the other graph.
+
+    A name in a function means nothing outside: all calls of the function have its values.
+    """
+    for name in before.named.keys() & after.named.keys():
+        values = before.named[name], after.named[name]
+        makers = before.producer.get(values[0]), after.producer.get(values[1])
+        places = {function_calls(maker.source) for maker in makers if maker is not None and maker.parent is None}
+        if len(places) > 1:
+            del before.named[name], after.named[name]
+            values[0].name = values[1].name = ""
 
 
 def _names(flat: Flat) -> dict[Value, str]:
