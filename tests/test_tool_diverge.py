@@ -659,3 +659,23 @@ class TestFunctions:
         inputs = {"x": np.array([1, 3], np.float32)}
         found = diverge(reference, other, inputs, attribution=Attribution(hierarchy, origins))
         assert [call.call for call in found.ranking] == ["layer"]
+
+
+@pytest.mark.parametrize("listed", ["h", "h, h"])
+def test_a_sequence_is_no_tensor_however_many_it_has(listed: str) -> None:
+    reference, other = (
+        onnx.parser.parse_model(
+            f"""<ir_version: 10, opset_import: ["" : 20]> g (float[2] x) => (float[2] y)
+            <float[1] w = {{{weight}}}, int64 zero = {{0}}>
+            {{ h = Mul(x, w) s = SequenceConstruct({listed}) t = SequenceAt(s, zero) y = Neg(t) }}"""
+        )
+        for weight in (1, 2)
+    )
+    hierarchy = Hierarchy([Call("", 0, "m.Net", None), *(Call(name, 0, "m.Layer", "") for name in ("a", "b", "c"))])
+    owners = {"h": "a", "s": "a", "t": "b", "y": "c"}
+    origins = {key: (Origin(call, Evidence.TRACED),) for key, call in owners.items()}
+    inputs = {"x": np.array([1, 3], np.float32)}
+    found = diverge(reference, other, inputs, attribution=Attribution(hierarchy, origins))
+    assert {call.call: call.reason for call in found.calls} == {"a": "it is no tensor", "b": "", "c": ""}
+    assert [call.call for call in found.ranking] == ["b"]
+    assert found.ranking[0].impact is not None

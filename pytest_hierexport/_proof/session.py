@@ -38,6 +38,7 @@ class Fetched:
     arrays: tuple[Array, ...]
     """The elements, those of a dtype that numpy lacks in one of ml_dtypes; of a sequence those of each tensor,
     of anything else none."""
+    is_sequence: bool = False
 
 
 def run_graph(
@@ -106,7 +107,7 @@ def _run(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> Iter
 def _fetched(name: str, value: Any) -> Fetched:
     parts = value if isinstance(value, list) else [value]
     are_tensors = all(isinstance(part, np.ndarray | np.generic) for part in parts)
-    return Fetched(name, tuple(map(np.asarray, parts)) if are_tensors else ())
+    return Fetched(name, tuple(map(np.asarray, parts)) if are_tensors else (), isinstance(value, list))
 
 
 def _array(value: Any) -> Array:

@@ -67,7 +67,7 @@ class Side:
         wanted = dict.fromkeys(names)
         computed = [name for name in wanted if name in self.graph.producer]
         for found in run_graph(self.proto, self.feeds, computed, self.folder):
-            if len(found.arrays) == 1 and found.arrays[0].dtype.kind not in _TEXTS:
+            if found.arrays and not found.is_sequence and found.arrays[0].dtype.kind not in _TEXTS:
                 yield found.name, found.arrays[0]
         for name in wanted.keys() - self.graph.producer.keys():
             tensor = self.graph.initializers[name].const_value if name in self.graph.initializers else None
