@@ -185,3 +185,19 @@ def test_graph_that_does_not_run_raises_usage_error(body: str, x: NDArray[Any], 
         fetched(proto, "y", x=x)
     assert last in raised.value.found
     assert "declares (x float[2, 2])" in raised.value.do
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "bfloat16", "float8_e4m3fn"])
+def test_numbers_that_numpy_lacks_go_in_and_out(dtype: str) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    inputs = [helper.make_tensor_value_info("x", kind, [1, 3])]
+    nodes = [
+        helper.make_node("Cast", ["x"], ["y"], to=onnx.TensorProto.FLOAT),
+        helper.make_node("Cast", ["y"], ["z"], to=kind),
+    ]
+    graph = helper.make_graph(nodes, "g", inputs, [helper.make_tensor_value_info("z", kind, [1, 3])])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    x = np.array([[1, 2, 3]], np.float32).astype(dtype)
+    found = {value.name: value.arrays[0] for value in run_graph(proto, {"x": x}, ["y", "z"])}
+    assert found["y"].tolist() == [[1, 2, 3]]
+    assert (found["z"].dtype, found["z"].tolist()) == (x.dtype, x.tolist())

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx
 
 from pytest_hierexport._errors import PackageError, gist
@@ -57,8 +58,13 @@ def ort_value(array: NDArray[Any]) -> Any:
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.isbuiltin == 1:
         return made.ortvalue_from_numpy(array)
-    code = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-    return made.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), code)
+    import onnx_ir as ir
+
+    code, stored = onnx.helper.np_dtype_to_tensor_dtype(array.dtype), ir.Tensor(array).tobytes()
+    # Of numbers of 4 bits or fewer, ONNX Runtime reads several in a byte; the array has a byte for each.
+    elements = np.zeros(array.nbytes, np.uint8)
+    elements[: len(stored)] = np.frombuffer(stored, np.uint8)
+    return made.ortvalue_from_numpy_with_onnx_type(elements.view(f"u{array.itemsize}").reshape(array.shape), code)
 
 
 def options_to_load(level: str) -> onnxruntime.SessionOptions:

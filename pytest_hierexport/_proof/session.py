@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx_ir import serde
 
 from pytest_hierexport._onnx.graph import cannot_run
 from pytest_hierexport._onnx.loading import import_runtime, ort_value, runtime_errors, runtime_errors_told
@@ -26,7 +27,7 @@ _UNKNOWN = 64
 """The size assumed for an unknown dimension when a session's memory is estimated."""
 _UNTYPED = 1 << 20
 """The bytes assumed for a value whose type the file does not state."""
-_NO_NUMPY = ("tensor(bfloat16", "tensor(float8")
+_NO_NUMPY = tuple(f"tensor({name}" for name in ("bfloat16", "float8", "float4", "int4", "uint4", "int2", "uint2"))
 """The beginnings of the types that ONNX Runtime computes with and does not convert to numpy."""
 
 
@@ -112,9 +113,10 @@ def _fetched(name: str, value: Any) -> Fetched:
 
 def _array(value: Any) -> Array:
     """Copy the elements of a tensor, whatever its dtype."""
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(value.element_type())
     elements = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
-    array: Array = np.frombuffer(elements, dtype).reshape(value.shape())
+    array: Array = serde.TensorProtoTensor(
+        onnx.TensorProto(data_type=value.element_type(), dims=value.shape(), raw_data=elements)
+    ).numpy()
     return array
 
 
