@@ -16,7 +16,18 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_hierexport import Attribution, UsageError, export, extract, modules_as_functions, read
+from pytest_hierexport import (
+    Attribution,
+    Call,
+    Evidence,
+    Hierarchy,
+    Origin,
+    UsageError,
+    export,
+    extract,
+    modules_as_functions,
+    read,
+)
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tensors import array_of
 from pytest_hierexport.cli import main
@@ -233,6 +244,17 @@ class TestExtract:
         before = ir.to_proto(model).SerializeToString(deterministic=True)
         extract(model, stack.attribution, "layers.0")
         assert ir.to_proto(model).SerializeToString(deterministic=True) == before
+
+
+def test_values_that_nothing_takes_are_outputs_without_others() -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20]>
+        g (float[2] x) => (float[2] y) { h = Neg(x) d = Abs(h) y = Exp(x) }"""
+    )
+    hierarchy = Hierarchy([Call("", 0, "m.Net", None), Call("layer", 0, "m.Layer", "")])
+    origins = {"h": "layer", "d": "layer", "y": ""}
+    attribution = Attribution(hierarchy, {key: (Origin(call, Evidence.TRACED),) for key, call in origins.items()})
+    assert extract(proto, attribution, "layer").outputs == {"d": "d"}
 
 
 class TestForwardNames:

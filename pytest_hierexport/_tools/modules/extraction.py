@@ -131,7 +131,9 @@ def _boundary(model: ir.Model, hierarchy: Hierarchy, call: str) -> ir.GraphView:
     """Return the nodes with an origin in a call or below it, and the constants that they need, in topological order."""
     below = calls_below(hierarchy, [call])
     region = _region_of(model, hierarchy, call, below)
-    outputs = [value for value in region.leaving if _is_returned(value, region, hierarchy, below)]
+    leaving = region.leaving
+    unused = [value for node in region.nodes for value in node.outputs if value.name and not value.uses()]
+    outputs = [value for value in leaving if _is_returned(value, region, hierarchy, below)]
     constants = _constants(model)
     computed: dict[ir.Node, None] = {}
     pending = region.entering
@@ -144,7 +146,7 @@ def _boundary(model: ir.Model, hierarchy: Hierarchy, call: str) -> ir.GraphView:
     region = Region.sorted([*computed, *region.nodes], region.holders)
     return ir.GraphView(
         _typed(model, [value for value in region.entering if not value.is_initializer()]),
-        _typed(model, outputs or region.leaving),
+        _typed(model, outputs or leaving or unused),
         nodes=region.nodes,
         initializers=[value for value in region.entering if value.is_initializer()],
         opset_imports=model.graph.opset_imports,
