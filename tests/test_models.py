@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
+from onnx import helper, numpy_helper
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx import models
@@ -95,3 +97,15 @@ def test_external_data_of_a_model_in_memory_is_found(tmp_path: Path) -> None:
     with as_proto(ir.load(tmp_path / "model.onnx")) as (proto, folder):
         (value,) = run_graph(proto, {"x": X}, ["y"], folder)
     assert value.arrays[0].tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("places", [[1, 5], [[0, 1], [1, 2]]])
+def test_sparse_initializers_are_kept(places: list[Any]) -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 20]> g (float[2,3] x) => (float[2,3] y) {y = Add(x, w)}'
+    )
+    values, indices = (numpy_helper.from_array(np.array(each), "w") for each in (np.float32([2, 3]), places))
+    proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2, 3]))
+    (found,) = run_graph(ir.to_proto(as_ir(proto)), {"x": np.ones((2, 3), np.float32)}, ["y"])
+    assert found.arrays[0].tolist() == [[1, 3, 1], [1, 1, 4]]
+    assert len(proto.graph.sparse_initializer) == 1

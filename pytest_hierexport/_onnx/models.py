@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 from pytest_hierexport._errors import UsageError, chain, in_words
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.absent import is_absent, stored_bytes
+from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._onnx.storage import load_proto
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def as_ir(model: Model) -> ir.Model:
 
 
 def converted(message: onnx.ModelProto) -> ir.Model:
-    """Return the onnx_ir model of a protobuf message.
+    """Return the onnx_ir model of a protobuf message; sparse initializers are dense in it, since it knows no others.
 
     Raises:
         UsageError: It is invalid: two nodes give a value of one name, as ONNX Runtime's float16 converter writes it
@@ -50,7 +51,7 @@ def converted(message: onnx.ModelProto) -> ir.Model:
     import onnx_ir as ir
 
     try:
-        return ir.from_proto(message)
+        return ir.from_proto(_dense(message))
     except Exception as error:
         *_, first = chain(error)
         raise UsageError(
@@ -58,6 +59,31 @@ def converted(message: onnx.ModelProto) -> ir.Model:
             found=in_words(first).partition(". ")[0],
             do="look at what wrote it; onnx.checker.check_model(model) tells where it is invalid",
         ) from error
+
+
+def _dense(message: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a message in which each sparse initializer is a dense one: itself where it has none."""
+    from onnx import ModelProto
+
+    if not any(graph.sparse_initializer for graph in inventory_proto(message).graphs):
+        return message
+    copied = ModelProto()
+    copied.CopyFrom(message)
+    for graph in inventory_proto(copied).graphs:
+        graph.initializer.extend(map(_filled, graph.sparse_initializer))
+        graph.ClearField("sparse_initializer")
+    return copied
+
+
+def _filled(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
+    """Return a sparse tensor as a dense one; its places are counted through, or have an index for each axis."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    values, places = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
+    found = np.zeros(tuple(sparse.dims), values.dtype)
+    found[tuple(places.T) if places.ndim > 1 else np.unravel_index(places, found.shape)] = values
+    return numpy_helper.from_array(found, sparse.values.name)
 
 
 def _message(model: onnx.ModelProto) -> onnx.ModelProto:
