@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -255,6 +257,16 @@ def test_commands_that_compare_values_ask_for_the_weights(
     error = capsys.readouterr().err
     assert "expected a model with weights, whose values can be compared; found one that was built without" in error
     assert "to do: name its factory" in error
+
+
+def test_commands_write_such_a_file_anywhere(exported: ExportedCase, tmp_path: Path, capfdbinary: Any) -> None:
+    (tmp_path / "out").mkdir()
+    out = tmp_path / "out" / "named.onnx"
+    assert main(["rename", str(exported.path), "-o", str(out)]) == 0
+    assert list(map(is_absent_proto, onnx.load(out, load_external_data=False).graph.initializer)).count(True) == 6
+    assert main(["rename", str(exported.path), "-o", "-"]) == 0
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out.endswith(out.read_bytes())
 
 
 def test_run_skips_the_rules_that_need_numbers(project: Project) -> None:

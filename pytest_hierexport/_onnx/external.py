@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.paths import exists
+from pytest_hierexport._onnx.absent import LOCATION
 
 if TYPE_CHECKING:
     import onnx
@@ -16,7 +17,12 @@ _KEY = "location"
 
 
 def locations(message: onnx.ModelProto | onnx.TensorProto) -> Iterator[tuple[str, str]]:
-    """Yield the name and the location of every tensor with external data in a message."""
+    """Yield the name and the location of every tensor in a message whose data is in a file."""
+    return (each for each in _stated(message) if each[1] != LOCATION)
+
+
+def _stated(message: onnx.ModelProto | onnx.TensorProto) -> Iterator[tuple[str, str]]:
+    """Yield the same, also of tensors that were built without weights, whose location is no file."""
     for tensor in _tensors(message):
         yield from ((tensor.name, entry.value) for entry in tensor.external_data if entry.key == _KEY)
 
@@ -32,9 +38,9 @@ def check_locations(proto: onnx.ModelProto, content: bytes) -> None:
     Raises:
         UsageError: A location is absolute, or leads out of the folder.
     """
-    found = [each for tensor in proto.graph.initializer for each in locations(tensor)]
+    found = [each for tensor in proto.graph.initializer for each in _stated(tensor)]
     if content.count(_KEY.encode()) > len(found):
-        found = list(locations(proto))
+        found = list(_stated(proto))
     for name, location in found:
         paths = (PurePosixPath(location), PureWindowsPath(location))
         if any(path.is_absolute() or path.drive or path.root or ".." in path.parts for path in paths):
