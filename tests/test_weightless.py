@@ -238,6 +238,20 @@ def test_command_exports_without_weights(tmp_path: Path, monkeypatch: pytest.Mon
     assert main(["analyze", "out.onnx"]) == 0
 
 
+def test_files_without_weights_are_compared(
+    exported: ExportedCase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full, wide = tmp_path / "full.onnx", tmp_path / "wide.onnx"
+    export_case(replace(exported.case, weights="full"), replace(exported.case, weights="full").load(), full)
+    case = _case(lambda: (Tied(256).eval(), (torch.zeros(2, 7, dtype=torch.long),)))
+    export_case(case, case.load(), wide)
+    assert main(["diff", str(exported.path), str(exported.path)]) == 0
+    assert main(["diff", str(exported.path), str(wide)]) == 1
+    assert ": shape [50, 128] → [50, 256]" in capsys.readouterr().out
+    assert main(["diff", str(exported.path), str(full)]) == 1
+    assert ": data none → stored" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -12,8 +12,10 @@ import onnx
 from onnx import numpy_helper
 
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.absent import is_absent_proto
 from pytest_hierexport._onnx.difference import content_of
 from pytest_hierexport._onnx.external import load_data
+from pytest_hierexport._tools.comparing.texts import NONE
 
 Tensor: TypeAlias = onnx.TensorProto | onnx.SparseTensorProto
 _STRING = onnx.TensorProto.STRING
@@ -27,13 +29,15 @@ class Store:
     """The file, beside which its external data is; None for a model from standard input."""
 
     def content(self, tensor: Tensor) -> object:
-        """Return a key that is equal for tensors of equal type, shape and data.
+        """Return a key that is equal for tensors of equal type, shape and data, also if they were built without data.
 
         Raises:
             UsageError: The data is missing, or does not fit the shape.
         """
         if _is_sparse(tensor):
             return tuple(tensor.dims), self.content(tensor.values), self.content(tensor.indices)
+        if is_absent_proto(tensor):
+            return tensor.data_type, tuple(tensor.dims), None
         digest = hashlib.sha256(self.array(tensor).tobytes()) if tensor.data_type != _STRING else None
         data = digest.hexdigest() if digest else tuple(tensor.string_data)
         return tensor.data_type, tuple(tensor.dims), data
@@ -97,6 +101,9 @@ class Data:
             return "dtype {} → {}".format(*names)
         if old.dims != new.dims:
             return f"shape {list(old.dims)} → {list(new.dims)}"
+        absent = [is_absent_proto(tensor) for tensor in (old, new)]
+        if any(absent):
+            return "" if all(absent) else "data {} → {}".format(*(NONE if none else "stored" for none in absent))
         if not old.external_data and not new.external_data and content_of(old) == content_of(new):
             return ""
         one, other = self.before.array(old), self.after.array(new)
