@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 from pytest_hierexport import export
+from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._onnx import sidecar, storage
 from pytest_hierexport._tools.tagged_file import load_tagged, parse_tagged, save_tagged, to_bytes
@@ -137,6 +140,45 @@ class TestSidecar:
         (tmp_path / "bare.onnx").write_bytes(proto.SerializeToString())
         with pytest.raises(TagError, match=r"scopes that torch.*found none in .*bare.onnx"):
             load_tagged(tmp_path / "bare.onnx")
+
+
+SPARSE = """
+<ir_version: 10, opset_import: ["" : 20]>
+g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> {
+  held = Constant <value = float[2] {3, 4}> ()
+  sum = Add(x, w)
+  product = Mul(sum, held)
+  y = Add(product, sparse)
+}
+"""
+
+
+@pytest.mark.parametrize("width", [2, 100])
+def test_a_model_in_another_folder_is_the_same(folder: Path, tmp_path: Path, width: int) -> None:
+    proto = onnx.parser.parse_model(SPARSE)
+    values = helper.make_tensor("sparse", TensorProto.FLOAT, [1], [5.0])
+    indices = helper.make_tensor("indices", TensorProto.INT64, [1], [1])
+    proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2]))
+    for tensor in (proto.graph.initializer[0], proto.graph.node[0].attribute[0].t):
+        tensor.CopyFrom(numpy_helper.from_array(np.arange(2 * width, dtype=np.float32), tensor.name))
+    onnx.save(
+        proto,
+        tmp_path / "made.onnx",
+        save_as_external_data=True,
+        location="any.bin",
+        size_threshold=0,
+        convert_attribute=True,
+    )
+    source = replace(load_tagged(folder / "tagged.onnx"), path=tmp_path / "made.onnx")
+    made = storage.load_proto(tmp_path / "made.onnx")
+    (tmp_path / "out").mkdir()
+    attribution = Attribution(source.attribution.hierarchy)
+    save_tagged(made, attribution, source, tmp_path / "out" / "copy.onnx", "none")
+    assert (tmp_path / "out" / "copy.onnx.data").exists() == (width > 2)
+    assert made == storage.load_proto(tmp_path / "made.onnx")
+    loaded = (onnx.load(path) for path in (tmp_path / "out" / "copy.onnx", tmp_path / "made.onnx"))
+    found, expected = (str(proto).replace("data_location: DEFAULT", "").split() for proto in loaded)
+    assert found == expected
 
 
 def tensors(proto: onnx.ModelProto) -> Iterator[Any]:

@@ -27,6 +27,11 @@ def _stated(message: onnx.ModelProto | onnx.TensorProto) -> Iterator[tuple[str, 
         yield from ((tensor.name, entry.value) for entry in tensor.external_data if entry.key == _KEY)
 
 
+def outside_tensors(message: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Yield every tensor in a message whose data is in a file: of initializers, attributes and subgraphs."""
+    return (tensor for tensor in _tensors(message) if any(locations(tensor)))
+
+
 def check_locations(proto: onnx.ModelProto, content: bytes) -> None:
     """Check that no tensor of a model refers to a file outside the model's folder.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from pytest_hierexport._errors import ExportError, cause
 from pytest_hierexport._files.atomic import staged
 from pytest_hierexport._onnx import sidecar
 from pytest_hierexport._onnx.absent import is_absent, stored_bytes
+from pytest_hierexport._onnx.external import outside_tensors
 
 if TYPE_CHECKING:
     import onnx
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 _EXTERNAL_ABOVE = 1536 * 1024 * 1024
 # Tensors up to this size, in bytes, stay in the model; it is onnx_ir's default.
 _INLINE_UP_TO = 256
+# Larger tensors begin where every system can map a file into memory; both are onnx_ir's defaults.
+_ALIGNED_ABOVE = 1024 * 1024
+_ALIGNMENT = 64 * 1024
 
 Beside = Callable[["onnx.ModelProto", str], sidecar.Sidecar]
 """Composes the sidecar of a model, given the SHA-256 of its file."""
@@ -52,6 +57,51 @@ def save_proto(proto: onnx.ModelProto, path: Path, beside: Beside | None) -> Non
     with staged(path) as stage:
         sidecar_name = _stage(proto, stage.folder, path, beside)
         stage.land([path.name, sidecar_name] if sidecar_name else [path.name])
+
+
+def save_moved(proto: onnx.ModelProto, source: Path, path: Path, beside: Beside) -> None:
+    """Write a message as :func:`save_proto` does, with its external data, which is copied from a folder to `PATH.data`.
+
+    The message itself is unchanged.
+
+    Raises:
+        ExportError: A file cannot be written, or a tensor's data cannot be read.
+    """
+    moved = type(proto)()
+    moved.CopyFrom(proto)
+    data = f"{path.name}.data"
+    with staged(path) as stage:
+        names = [path.name, data] if _copy_data(moved, source, stage.folder / data) else [path.name]
+        stage.land([*names, _stage(moved, stage.folder, path, beside)])
+
+
+def _copy_data(proto: onnx.ModelProto, source: Path, target: Path) -> bool:
+    """Copy the external data of a message, small tensors into the message itself; return whether any is in `target`."""
+    import onnx_ir as ir
+
+    with target.open("wb") as file:
+        for tensor in outside_tensors(proto):
+            try:
+                read = ir.serde.deserialize_tensor(tensor, source.absolute())
+                content = read.tobytes() if read.size else b""
+            except OSError:
+                raise
+            except Exception as error:  # as for _serialise
+                raise _unreadable(tensor.name, cause(error)) from error
+            tensor.ClearField("external_data")
+            if len(content) <= _INLINE_UP_TO:
+                tensor.ClearField("data_location")
+                tensor.raw_data = content
+                continue
+            if len(content) > _ALIGNED_ABOVE:
+                file.seek(-file.tell() % _ALIGNMENT, os.SEEK_CUR)
+            for key, value in (("location", target.name), ("offset", file.tell()), ("length", len(content))):
+                tensor.external_data.add(key=key, value=str(value))
+            file.write(content)
+        is_used = file.tell() > 0
+    if not is_used:
+        target.unlink()
+    return is_used
 
 
 def _stage(proto: onnx.ModelProto, folder: Path, path: Path, beside: Beside | None) -> str:
@@ -110,6 +160,14 @@ def _place(stored: list[tuple[ir.Value, ir.TensorProtocol]], folder: Path, data:
     for (value, tensor), new in zip((*inside, *large), moved, strict=True):
         new.metadata_props.update(tensor.metadata_props)
         value.const_value = new
+
+
+def _unreadable(name: str, found: str) -> ExportError:
+    return ExportError(
+        f"to read the external data of {name!r}",
+        found=found[:300],
+        do="keep the files with external data beside the model, or export it again",
+    )
 
 
 def _too_large(found: str) -> ExportError:

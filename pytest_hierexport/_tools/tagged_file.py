@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +14,7 @@ from pytest_hierexport._onnx import codec, storage
 from pytest_hierexport._onnx.external import check_data, locations
 from pytest_hierexport._onnx.models import Model, as_proto, converted
 from pytest_hierexport._onnx.proto_tags import TaggedProto
-from pytest_hierexport._onnx.saving import save_model, save_proto
+from pytest_hierexport._onnx.saving import save_moved, save_proto
 from pytest_hierexport._onnx.sidecar import Sidecar, compose, read_sidecar, sidecar_path
 from pytest_hierexport._onnx.torch_scopes import read_scopes
 
@@ -160,7 +160,7 @@ def save_tagged(
 
     if any(locations(proto)) and source.path is not None and source.path.parent.resolve() != path.parent.resolve():
         check_data(proto, source.path.parent)
-        save_model(replace(source, proto=proto).to_ir(), path, beside, external_data=True)
+        save_moved(proto, source.path.parent, path, beside)
     else:
         save_proto(proto, path, beside)
 
