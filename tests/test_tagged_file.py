@@ -181,6 +181,23 @@ def test_a_model_in_another_folder_is_the_same(folder: Path, tmp_path: Path, wid
     assert found == expected
 
 
+def test_a_model_from_standard_input_leaves_no_data_behind(folder: Path, tmp_path: Path) -> None:
+    onnx.save(
+        onnx.load(folder / "tagged.onnx"),
+        tmp_path / "any.onnx",
+        save_as_external_data=True,
+        location="any.bin",
+        size_threshold=0,
+    )
+    made = parse_tagged((tmp_path / "any.onnx").read_bytes(), "standard input")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UsageError, match=r"no .*any\.bin"):
+        save_tagged(made.proto, made.attribution, made, tmp_path / "out" / "copy.onnx")
+    assert not [*(tmp_path / "out").iterdir()]
+    save_tagged(made.proto, made.attribution, made, tmp_path / "copy.onnx")
+    assert load_tagged(tmp_path / "copy.onnx").attribution == made.attribution
+
+
 def tensors(proto: onnx.ModelProto) -> Iterator[Any]:
     """Yield a tensor of each kind: of the graph, of an attribute, of a subgraph."""
     yield proto.graph.initializer.add()

@@ -65,7 +65,7 @@ def check_data(proto: onnx.ModelProto, folder: Path) -> None:
     missing = next((location for _, location in locations(proto) if not exists(folder / location)), None)
     if missing is not None:
         raise UsageError(
-            "the external data of the model beside it", found=f"no {folder / missing}", do="put the file back"
+            "the external data of the model beside it", found=f"no {folder / missing}", do="put the file there"
         )
 
 

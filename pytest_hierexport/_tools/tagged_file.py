@@ -147,7 +147,8 @@ def save_tagged(
 ) -> None:
     """Write a model that a tool made of `source`, with tags and a sidecar; the message gets the tags too.
 
-    If the target is in the folder of `source`, external data stays in its files; else it is copied to `PATH.data`.
+    If the target is in the folder of `source`, external data stays in its files; else it is copied to `PATH.data`. That
+    of a model from standard input must be beside the target.
 
     Raises:
         ExportError: A file cannot be written.
@@ -161,8 +162,10 @@ def save_tagged(
     if any(locations(proto)) and source.path is not None and source.path.parent.resolve() != path.parent.resolve():
         check_data(proto, source.path.parent)
         save_moved(proto, source.path.parent, path, beside)
-    else:
-        save_proto(proto, path, beside)
+        return
+    if source.path is None:
+        check_data(proto, path.parent)
+    save_proto(proto, path, beside)
 
 
 def to_bytes(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, tags: codec.Tags = "both") -> bytes:
