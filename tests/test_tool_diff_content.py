@@ -191,6 +191,26 @@ class TestData:
         (found,) = compared(CONSTANT, external("a", 1.5), external("b", 9.5)).nodes
         assert found.changes == ["attribute value: 1 of 1 elements, by at most 8"]
 
+    @pytest.mark.parametrize(
+        ("dtype", "old", "new", "change"),
+        [
+            ("float32", [1, 2, 3], [1, np.nan, 3], "1 of 3 elements, NaN in one file"),
+            ("float32", [1, 2], [np.nan, np.nan], "2 of 2 elements, NaN in one file"),
+            ("int64", [2**60, 1], [2**60 + 1, 1], "1 of 2 elements, by at most 1"),
+            ("int64", [-(2**63)], [2**63 - 1], "1 of 1 elements, by at most 1.84e+19"),
+            ("uint8", [3, 255], [5, 0], "2 of 2 elements, by at most 255"),
+        ],
+    )
+    def test_largest_difference_is_that_of_the_changed_elements(
+        self, compared: Callable[..., Comparison], dtype: str, old: list[float], new: list[float], change: str
+    ) -> None:
+        def held(elements: list[float]) -> Edit:
+            tensor = numpy_helper.from_array(np.array(elements, dtype), "held")
+            return lambda proto: proto.graph.initializer.append(tensor)
+
+        (found,) = compared(CONSTANT, held(old), held(new)).initializers
+        assert found.change == change
+
     def test_sparse_initializers_are_compared(self, compared: Callable[..., Comparison]) -> None:
         def sparse(value: float, index: int) -> Edit:
             values = helper.make_tensor("sparse", TensorProto.FLOAT, [1], [value])

@@ -102,10 +102,12 @@ class Data:
         if old.dims != new.dims:
             return f"shape {list(old.dims)} → {list(new.dims)}"
         absent = [is_absent_proto(tensor) for tensor in (old, new)]
-        if any(absent):
-            return "" if all(absent) else "data {} → {}".format(*(NONE if none else "stored" for none in absent))
-        if not old.external_data and not new.external_data and content_of(old) == content_of(new):
-            return ""
+        if any(absent) and not all(absent):
+            return "data {} → {}".format(*(NONE if none else "stored" for none in absent))
+        inside = not old.external_data and not new.external_data
+        return "" if all(absent) or (inside and content_of(old) == content_of(new)) else self._data_change(old, new)
+
+    def _data_change(self, old: onnx.TensorProto, new: onnx.TensorProto) -> str:
         one, other = self.before.array(old), self.after.array(new)
         if one.tobytes() == other.tobytes() and old.data_type != _STRING:
             return ""
@@ -114,10 +116,19 @@ class Data:
         count = int(np.count_nonzero(differs))
         if not count:
             return "" if old.data_type == _STRING else "bits of equal values"
-        wide = np.complex128 if one.dtype.kind == "c" else np.float64
-        with np.errstate(all="ignore"):
-            try:
-                largest = f", by at most {np.nanmax(np.abs(one.astype(wide) - other.astype(wide))):.3g}"
-            except (TypeError, ValueError):
-                largest = ""
-        return f"{count:,} of {one.size:,} elements{largest}"
+        return f"{count:,} of {one.size:,} elements{_largest(one[differs], other[differs])}"
+
+
+def _largest(one: Any, other: Any) -> str:
+    """Return by how much unequal elements differ as text; an empty text where they are no numbers."""
+    if one.dtype.kind in "iu":
+        # Exact, as a float of 64 bits would not be; the difference of any two numbers has room without a sign.
+        distances = np.maximum(one, other).astype(np.uint64) - np.minimum(one, other).astype(np.uint64)
+        return f", by at most {int(distances.max()):.3g}"
+    wide = np.complex128 if one.dtype.kind == "c" else np.float64
+    with np.errstate(all="ignore"):
+        try:
+            distances = np.abs(one.astype(wide) - other.astype(wide))
+        except (TypeError, ValueError):
+            return ""
+    return ", NaN in one file" if np.isnan(distances).any() else f", by at most {distances.max():.3g}"
