@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +53,12 @@ g (float[2] x, bool taken) => (float[2] y) {} {{
     else_branch = no () => (float[2] e) {{ e = Neg(x) }}>
 }}
 """
+REPEATED = {
+    "If": "If (c) <then_branch = b () => (float[1] t) <float[1] w = {{{i}}}> {{ t = Add({taken}, w) }},"
+    " else_branch = e () => (float[1] f) {{ f = Neg(x) }}>",
+    "Loop": "Loop (n, c, {taken}) <body = b (int64 i{i}, bool more{i}, float[1] s{i}) => (bool co{i}, float[1] so{i})"
+    " {{ co{i} = Identity(more{i}) so{i} = Mul(s{i}, x) }}>",
+}
 CALLS = [Call("", 0, "m.Net", None), Call("block", 0, "m.Block", ""), Call("block", 1, "m.Block", "")]
 Edit = Callable[[onnx.ModelProto], object]
 
@@ -243,6 +249,26 @@ class TestData:
         found = compare(load_tagged(held), load_tagged(moved))
         assert found.nodes == []
         assert [each.change for each in found.initializers] == ["renamed from outer"]
+
+    @pytest.mark.parametrize("operator", REPEATED)
+    @pytest.mark.parametrize("gone", range(3))
+    def test_subgraphs_follow_the_nodes_that_hold_them(self, tmp_path: Path, operator: str, gone: int) -> None:
+        def model(numbers: Sequence[int]) -> str:
+            taken = ("x", *(f"v{i}" for i in numbers))
+            steps = (
+                f"v{i} = {REPEATED[operator].format(i=i, taken=name)}" for i, name in zip(numbers, taken, strict=False)
+            )
+            text = f"{' '.join(steps)} y = Relu(v{numbers[-1]})"
+            return (
+                '<ir_version: 10, opset_import: ["" : 20]> '
+                f"g (float[1] x, int64 n, bool c) => (float[1] y) {{ {text} }}"
+            )
+
+        numbers = [i for i in range(3) if i != gone]
+        texts = {"before": model(range(3)), "after": model(numbers)}
+        found = compare(*(load_tagged(saved(tmp_path / f"{name}.onnx", text)) for name, text in texts.items()))
+        assert [each.kind for each in found.nodes] == ["removed"] * 3 + ["changed"]
+        assert {each.kind for each in found.initializers} <= {"removed"}
 
     def test_renamed_duplicates_are_paired_by_their_consumers(self, compared: Callable[..., Comparison]) -> None:
         text = TWO_NORMS.replace("Mul(x, shift)", "Mul(x, scale)")

@@ -28,6 +28,8 @@ class FlatValue:
     index: int = 0
     """Its position among the outputs of its producer."""
     tensor: onnx.TensorProto | onnx.SparseTensorProto | None = None
+    holder: FlatNode | None = None
+    """The node that holds the subgraph of an input or an initializer; None outside of subgraphs."""
     consumers: list[tuple[FlatNode, object]] = field(default_factory=list)
     """Each consumer with the position of the value among its inputs."""
 
@@ -44,6 +46,12 @@ class FlatNode:
     inputs: dict[object, FlatValue]
     """By position; also the outputs of its subgraphs, by (attribute, index)."""
     outputs: list[FlatValue]
+    holder: FlatNode | None = None
+    """The node that holds its subgraph; None outside of subgraphs."""
+    depth: int = 0
+    """How many nodes hold it, one within another."""
+    leaves: dict[Place, FlatValue] = field(default_factory=dict)
+    """The inputs and initializers of its subgraphs by their keys."""
     overload: str = ""
     """The overload of the function that it calls."""
     module: str | None = None
@@ -62,6 +70,8 @@ class FlatGraph:
         self.nodes: list[FlatNode] = []
         self.leaves: dict[Place, list[FlatValue]] = {}
         """Inputs and initializers by their keys; subgraphs under equal attribute names have equal keys."""
+        self.depth = 0
+        """How deep subgraphs are nested."""
         self.results: dict[Place, FlatValue] = {}
         """The outputs of the model and of its functions."""
         self.results.update((("output", name), value) for name, value in self._add(proto.graph, ChainMap(), (), ""))
@@ -76,19 +86,36 @@ class FlatGraph:
         return (value for values in self.leaves.values() for value in values if value.tensor is not None)
 
     def _add(
-        self, graph: Any, scope: ChainMap[str, FlatValue], place: Place, prefix: str
+        self,
+        graph: Any,
+        scope: ChainMap[str, FlatValue],
+        place: Place,
+        prefix: str,
+        holder: FlatNode | None = None,
     ) -> list[tuple[str, FlatValue]]:
         """Add the nodes of a graph or function; return its outputs by name."""
         sparse = ((tensor.values.name, tensor) for tensor in getattr(graph, "sparse_initializer", ()))
         for name, tensor in (*((tensor.name, tensor) for tensor in getattr(graph, "initializer", ())), *sparse):
-            scope[name] = self._leaf(FlatValue(name, (*place, "initializer", name), tensor=tensor))
+            scope[name] = self._leaf(FlatValue(name, (*place, "initializer", name), tensor=tensor, holder=holder))
         for i, name in enumerate(map(_name, graph.input)):
             if name not in scope.maps[0]:
                 # In a subgraph or function, the position of an input identifies it: the caller does not use its name.
                 leaf = (*place, "input", i if place else name)
-                scope[name] = self._leaf(FlatValue(name, leaf))
+                scope[name] = self._leaf(FlatValue(name, leaf, holder=holder))
+        depth = 0 if holder is None else holder.depth + 1
+        self.depth = max(self.depth, depth)
         nodes = [
-            FlatNode("", node.name, encode_operator(node.domain, node.op_type), {}, {}, [], node.overload)
+            FlatNode(
+                "",
+                node.name,
+                encode_operator(node.domain, node.op_type),
+                {},
+                {},
+                [],
+                holder=holder,
+                depth=depth,
+                overload=node.overload,
+            )
             for node in graph.node
         ]
         for position, (node, flat) in enumerate(zip(graph.node, nodes, strict=True)):
@@ -105,13 +132,16 @@ class FlatGraph:
         plain = (attribute for attribute in node.attribute if not attribute.HasField("g") and not attribute.graphs)
         flat.attributes.update((attribute.name, attribute) for attribute in plain)
         for attribute_name, graph in dict(subgraphs_proto(node)).items():
-            inside = self._add(graph, scope.new_child(), (*place, attribute_name), f"{flat.key}/{attribute_name}/")
+            below, prefix = (*place, attribute_name), f"{flat.key}/{attribute_name}/"
+            inside = self._add(graph, scope.new_child(), below, prefix, flat)
             flat.inputs.update(((attribute_name, i), value) for i, (_, value) in enumerate(inside))
         for position, value in flat.inputs.items():
             value.consumers.append((flat, position))
 
     def _leaf(self, value: FlatValue) -> FlatValue:
         self.leaves.setdefault(value.leaf, []).append(value)
+        if value.holder is not None:
+            value.holder.leaves.setdefault(value.leaf, value)
         return value
 
     def _value(self, scope: MutableMapping[str, FlatValue], name: str) -> FlatValue:

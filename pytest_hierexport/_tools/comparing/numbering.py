@@ -43,7 +43,7 @@ class Numbering:
         return self._numbers.setdefault(content, len(self._numbers))
 
     def _number_data(self, before: FlatGraph, after: FlatGraph, data: Data) -> None:
-        """Number the initializers that have other keys in the other graph by their data."""
+        """Number the initializers whose keys do not identify them in both graphs by their data."""
         alone = _alone(before, after), _alone(after, before)
         # Data is read only where there are initializers on both sides that may be equal.
         for initializers, store in zip(alone, (data.before, data.after), strict=True) if all(alone) else ():
@@ -73,8 +73,9 @@ class Numbering:
 
 
 def _alone(graph: FlatGraph, other: FlatGraph) -> list[tuple[FlatValue, Tensor]]:
-    """Return the initializers whose key the other graph lacks."""
-    values = (value for leaf, values in graph.leaves.items() if leaf not in other.leaves for value in values)
+    """Return the initializers whose key the other graph lacks, or several subgraphs have."""
+    once = {leaf for leaf, values in graph.leaves.items() if len(values) == len(other.leaves.get(leaf, ())) == 1}
+    values = (value for leaf, values in graph.leaves.items() if leaf not in once for value in values)
     return [(value, value.tensor) for value in values if value.tensor is not None]
 
 

@@ -5,6 +5,9 @@
 2. By neighbours, where the graphs differ: from paired values to their producers and to their consumers.
 3. By name; then the remaining nodes of one operator in one module, in order.
 
+The nodes of subgraphs follow those that hold them, depth by depth: a part of a subgraph is paired within the subgraphs
+of paired holders. What is left then is paired with nodes outside of subgraphs, or within those of unpaired holders.
+
     before               after
     h = Gemm(x, w)       gemm = Gemm(x, w)      twins, the value was renamed
     y = Add(h, b)        r = Relu(gemm)         added
@@ -16,11 +19,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
 from pytest_hierexport._tools.comparing.numbering import Numbering
 from pytest_hierexport._tools.comparing.tensors import Data
 from pytest_hierexport._tools.grouping import grouped
+
+_PartT = TypeVar("_PartT", FlatNode, FlatValue)
 
 
 @dataclass(eq=False)
@@ -31,10 +37,36 @@ class Pairs:
     values: dict[FlatValue, FlatValue] = field(default_factory=dict)
     taken: set[FlatNode | FlatValue] = field(default_factory=set)
     """The nodes and values of the graph after that are in a pair."""
+    depth: int | None = None
+    """The depth of the parts to pair, within paired holders alone; None for parts of any depth and holder."""
 
     def free(self, old: FlatNode | FlatValue, new: FlatNode | FlatValue) -> bool:
         """Whether neither is in a pair."""
         return old not in self.nodes and old not in self.values and new not in self.taken
+
+    def together(self, old: FlatNode, new: FlatNode) -> bool:
+        """Whether two nodes are at the depth to pair, and no holder of theirs has another partner."""
+        if self.depth is not None and not old.depth == new.depth == self.depth:
+            return False
+        if self.holder_after(old) is new.holder:
+            return True
+        is_loose = None in (old.holder, new.holder) or (old.holder not in self.nodes and new.holder not in self.taken)
+        return self.depth is None and is_loose
+
+    def left(
+        self, olds: Iterable[_PartT], news: Iterable[_PartT], group: Callable[[_PartT], object]
+    ) -> Iterator[tuple[list[_PartT], list[_PartT]]]:
+        """Yield the parts to pair for which `group` returns the same: those before, and those after."""
+        anywhere = self.depth is None
+        before = (old for old in olds if old not in self.nodes and old not in self.values and self._has_depth(old))
+        after = (new for new in news if new not in self.taken and self._has_depth(new))
+        others = grouped(after, lambda new: (anywhere or new.holder, group(new)))
+        for content, parts in grouped(before, lambda old: (anywhere or self.holder_after(old), group(old))).items():
+            yield parts, others.get(content, [])
+
+    def holder_after(self, old: FlatNode | FlatValue) -> FlatNode | None:
+        """Return the node after whose subgraphs take the place of those that hold a part; the holder for none."""
+        return None if old.holder is None else self.nodes.get(old.holder, old.holder)
 
     def add_values(self, old: FlatValue, new: FlatValue) -> bool:
         """Pair two values; return False if one is in a pair already."""
@@ -45,29 +77,42 @@ class Pairs:
         return True
 
     def add(self, old: FlatNode, new: FlatNode) -> None:
-        """Pair two nodes and their outputs."""
+        """Pair two nodes, their outputs, and the inputs and initializers of their subgraphs."""
         self.nodes[old] = new
         self.taken.add(new)
         for a, b in zip(old.outputs, new.outputs, strict=False):
             self.add_values(a, b)
+        for leaf, value in old.leaves.items():
+            if leaf in new.leaves:
+                self.add_values(value, new.leaves[leaf])
+
+    def _has_depth(self, part: FlatNode | FlatValue) -> bool:
+        return self.depth is None or self.depth == (0 if part.holder is None else part.holder.depth + 1)
 
 
 def pair(before: FlatGraph, after: FlatGraph, data: Data) -> Pairs:
     """Pair the nodes and values of two graphs, whose nodes have their modules and owners."""
     pairs = Pairs()
     for leaf, values in before.leaves.items():
-        for old, new in zip(values, after.leaves.get(leaf, ()), strict=False):
+        own, others = ([v for v in each if v.holder is None] for each in (values, after.leaves.get(leaf, ())))
+        for old, new in zip(own, others, strict=False):
             pairs.add_values(old, new)
     numbering = Numbering(before, after, data)
+    deepest = max(before.depth, after.depth)
+    for depth in (*range(deepest + 1), None) if deepest else (None,):
+        pairs.depth = depth
+        _pair_at_depth(before, after, pairs, numbering)
+    return pairs
+
+
+def _pair_at_depth(before: FlatGraph, after: FlatGraph, pairs: Pairs, numbering: Numbering) -> None:
     _pair_by_value(numbering, pairs)
     _pair_initializers(before, after, pairs, numbering)
     _pair_by_neighbours(before, after, pairs)
     for group in (lambda node: (node.module, node.operator, node.key), lambda node: (node.module, node.operator)):
-        news = grouped((node for node in after.nodes if node not in pairs.taken), group)
-        for content, olds in grouped((node for node in before.nodes if node not in pairs.nodes), group).items():
-            if len(olds) == len(news.get(content, ())):
-                _pair_in_order(olds, news[content], pairs)
-    return pairs
+        for olds, news in pairs.left(before.nodes, after.nodes, group):
+            if len(olds) == len(news):
+                _pair_in_order(olds, news, pairs)
 
 
 def _pair_by_value(numbering: Numbering, pairs: Pairs) -> None:
@@ -85,9 +130,8 @@ def _pair_by_value(numbering: Numbering, pairs: Pairs) -> None:
     for expression, olds in groups.items():
         news = others.get(expression, [])
         for group in choices if len(olds) + len(news) > 2 else choices[-1:]:
-            left = grouped((node for node in news if node not in pairs.taken), group)
-            for content, nodes in grouped((node for node in olds if node not in pairs.nodes), group).items():
-                _pair_in_order(nodes, left.get(content, ()), pairs)
+            for left, others_left in pairs.left(olds, news, group):
+                _pair_in_order(left, others_left, pairs)
 
 
 def _pair_initializers(before: FlatGraph, after: FlatGraph, pairs: Pairs, numbering: Numbering) -> None:
@@ -98,19 +142,18 @@ def _pair_initializers(before: FlatGraph, after: FlatGraph, pairs: Pairs, number
             new = b.inputs.get(place)
             if new is not None and old.tensor is not None and numbers[old] == numbers[new]:
                 pairs.add_values(old, new)
-    left, others = (
-        grouped((v for each in graph.leaves.values() for v in each if v not in done), numbers.__getitem__)
-        for graph, done in ((before, pairs.values), (after, pairs.taken))
-    )
-    for number, values in left.items():
-        for old, new in zip(values, others.get(number, ()), strict=False):
+    left, others = ([value for values in graph.leaves.values() for value in values] for graph in (before, after))
+    for olds, news in pairs.left(left, others, numbers.__getitem__):
+        for old, new in zip(olds, news, strict=False):
             pairs.add_values(old, new)
 
 
 def _pair_by_neighbours(before: FlatGraph, after: FlatGraph, pairs: Pairs) -> None:
     """Pair the producers and the consumers of paired values, until there are no more pairs."""
     results = [(value, after.results[place]) for place, value in before.results.items() if place in after.results]
-    pending = deque([*results, *pairs.values.items()])
+    nodes = ((a.inputs, b.inputs) for a, b in pairs.nodes.items())
+    inside = ((a[place], b[place]) for a, b in nodes for place in a if isinstance(place, tuple) and place in b)
+    pending = deque([*results, *pairs.values.items(), *inside])
     seen: set[tuple[FlatValue, FlatValue]] = set()
     while pending:
         old, new = pending.popleft()
@@ -118,7 +161,7 @@ def _pair_by_neighbours(before: FlatGraph, after: FlatGraph, pairs: Pairs) -> No
             continue
         seen.add((old, new))
         for a, b in [*_producers(old, new), *_consumers(old, new, pairs)]:
-            if not pairs.free(a, b):
+            if not pairs.free(a, b) or not pairs.together(a, b):
                 continue
             pairs.add(a, b)
             pending += zip(a.outputs, b.outputs, strict=False)
@@ -134,15 +177,18 @@ def _producers(old: FlatValue, new: FlatValue) -> Iterator[tuple[FlatNode, FlatN
 
 
 def _consumers(old: FlatValue, new: FlatValue, pairs: Pairs) -> Iterator[tuple[FlatNode, FlatNode]]:
-    """Yield pairs of unpaired consumers with equal module, operator and position, if both values have equally many."""
+    """Yield pairs of unpaired consumers with equal module, operator, position and place, if there are equally many."""
     if pairs.values.get(old) is not new:
         return
 
-    def unpaired(value: FlatValue, paired: Container[object]) -> dict[object, list[tuple[FlatNode, object]]]:
+    def unpaired(
+        value: FlatValue, paired: Container[object], holder: Callable[[FlatNode], object]
+    ) -> dict[object, list[tuple[FlatNode, object]]]:
         left = (consumer for consumer in value.consumers if consumer[0] not in paired)
-        return grouped(left, lambda consumer: (consumer[0].module, consumer[0].operator, consumer[1]))
+        return grouped(left, lambda each: (holder(each[0]), each[0].module, each[0].operator, each[1]))
 
-    olds, news = unpaired(old, pairs.nodes), unpaired(new, pairs.taken)
+    olds = unpaired(old, pairs.nodes, pairs.holder_after)
+    news = unpaired(new, pairs.taken, lambda node: node.holder)
     for content, consumers in olds.items():
         if len(consumers) == len(news.get(content, ())):
             yield from ((a, b) for (a, _), (b, _) in zip(consumers, news[content], strict=True))
@@ -150,5 +196,5 @@ def _consumers(old: FlatValue, new: FlatValue, pairs: Pairs) -> Iterator[tuple[F
 
 def _pair_in_order(olds: Iterable[FlatNode], news: Iterable[FlatNode], pairs: Pairs) -> None:
     for old, new in zip(olds, news, strict=False):
-        if pairs.free(old, new):
+        if pairs.free(old, new) and pairs.together(old, new):
             pairs.add(old, new)
