@@ -79,6 +79,19 @@ def test_missing_layer_splits_the_run() -> None:
     assert text(attribution(calls, {}), {}).splitlines()[1:] == ["/Model/Layer.{0..1} ×2", "/Model/Layer.{3..4} ×2"]
 
 
+def test_zeros_before_a_number_are_part_of_a_name() -> None:
+    def named(keys: Sequence[str], odd: str = "") -> str:
+        calls: list[tuple[str, int, str, str | None]] = [("", 0, "Model", None)]
+        nodes = {key: f"layer.{key}" for key in keys}
+        calls += [(path, 0, "Layer", "") for path in nodes.values()]
+        return text(attribution(calls, nodes), {key: "Gelu" if key == odd else "Relu" for key in nodes})
+
+    keys = [f"{i:02}" for i in range(8, 12)]
+    assert named(keys) == "/Model\n/Model/Layer.{08..11} ×4: Relu 1\n"
+    assert diff(named(keys), named(keys, odd="09")) == ["~ /Model/Layer.09: Gelu 0 → 1, Relu 1 → 0"]
+    assert named(["1", "02", "3"]).count("Layer") == 3
+
+
 def test_lists_in_lists_fold_at_every_level() -> None:
     calls: list[tuple[str, int, str, str | None]] = [("", 0, "Model", None)]
     for i in range(3):

@@ -63,13 +63,15 @@ def _is_next_call(last: Branch, sibling: Branch) -> bool:
 
 def _is_next_item(last: Branch, sibling: Branch) -> bool:
     (stem, number), (other, following) = _numbered(last), _numbered(sibling)
-    return stem is not None and (stem, number + 1, last.index) == (other, following, sibling.index)
+    # Zeros before a number are part of a name: after `09` comes `10`, after `1` no `02`.
+    after = str(int(number) + 1).zfill(len(number)) if number else ""
+    return stem is not None and (stem, after, last.index) == (other, following, sibling.index)
 
 
-def _numbered(node: Branch) -> tuple[str | None, int]:
+def _numbered(node: Branch) -> tuple[str | None, str]:
     """Split the number of a list's item off its segment."""
     stem, dot, number = node.name.rpartition(".")
-    return (stem, int(number)) if dot and number.isdecimal() and number.isascii() else (None, 0)
+    return (stem, number) if dot and number.isdecimal() and number.isascii() else (None, "")
 
 
 def _as_one(run: list[Branch]) -> Branch:

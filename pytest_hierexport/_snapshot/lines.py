@@ -34,13 +34,14 @@ def count_members(tag: str) -> int:
 
 
 def members(tag: str) -> Iterator[str]:
-    """Yield the tags of a folded one: `Layer.{0..1}` gives `Layer.0` and `Layer.1`."""
+    """Yield the tags of a folded one: `Layer.{0..1}` gives `Layer.0`, `Layer.1`; `Layer.{08..10}` keeps its zeros."""
     pieces: list[list[str]] = []
     end = 0
     for run in _RUN.finditer(tag):
         pieces.append([tag[end : run.start()]])
         numbers = range(int(run[2]), int(run[3]) + 1)
-        pieces.append([(f"@{number}" if number else "") if run[1] else str(number) for number in numbers])
+        width = len(run[2])
+        pieces.append([(f"@{i}" if i else "") if run[1] else str(i).zfill(width) for i in numbers])
         end = run.end()
     for parts in itertools.product(*pieces, [tag[end:]]):
         yield "".join(parts)
