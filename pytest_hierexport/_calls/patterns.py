@@ -89,7 +89,7 @@ def calls_below(hierarchy: Hierarchy, calls: Iterable[str]) -> set[str]:
 
 
 def _by_path(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module]) -> list[str]:
-    """Return the calls whose path matches; if there are none, those of modules with another path that does."""
+    """Return the calls whose path matches, and those of modules with another path that does and names no call."""
     path, index = _split_index(pattern)
     wanted = path.split(".") if path else []
 
@@ -100,11 +100,10 @@ def _by_path(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module]) -> l
         return bool(wanted) and len(wanted) in state
 
     paths = {name: call.path for name, call in hierarchy.items() if _fits_index(index, call.index)}
-    if found := [name for name, own in paths.items() if fits(own)]:
-        return found
     first = {module.path: module.shared or module.path for module in modules}
-    instances = {instance for known, instance in first.items() if fits(known)}
-    return [name for name, own in paths.items() if first.get(own) in instances]
+    called = set(paths.values())
+    instances = {instance for known, instance in first.items() if known not in called and fits(known)}
+    return [name for name, own in paths.items() if first.get(own) in instances or fits(own)]
 
 
 def _by_class(hierarchy: Hierarchy, pattern: str) -> list[str]:
