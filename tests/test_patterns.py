@@ -21,6 +21,7 @@ HIERARCHY = Hierarchy(CALLS)
         ("layer.1@0", ["layer.1"]),
         ("layer.1@1", ["layer.1@1"]),
         ("layer.*", ["layer.1", "layer.10", "layer.1@1"]),
+        ("*", ["shared"]),
         ("layer.1?", ["layer.10"]),
         ("layer.[0-1]", ["layer.1", "layer.1@1"]),
         ("layer.*.proj", ["layer.1.proj"]),

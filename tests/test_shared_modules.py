@@ -45,6 +45,7 @@ def test_module_is_found_by_each_of_its_paths(tmp_path: Path, capsys: pytest.Cap
     other, named = ("head", "first") if "first" in called else ("first", "head")
     for alias, known in ((other, named), (f"{other}.lin", f"{named}.lin"), ("last", "blocks.1"), ("l*", "blocks.1")):
         assert select_nodes(path, alias) == select_nodes(path, known)
+    assert select_nodes(path, "*") == select_nodes(path, [named, "last"])
     assert main(["select", str(path), other]) == 0
     assert capsys.readouterr().out.splitlines() == select_nodes(path, named)
     assert main(["analyze", str(path)]) == 0

@@ -95,7 +95,7 @@ def _by_path(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module]) -> l
 
     def fits(own: str) -> bool:
         state = _at(wanted, [0])
-        for segment in own.split("."):
+        for segment in own.split(".") if own else ():
             state = _step(wanted, state, partial(_fits, text=segment))
         return bool(wanted) and len(wanted) in state
 
