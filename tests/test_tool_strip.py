@@ -112,6 +112,13 @@ class TestStrip:
 
 
 class TestValidate:
+    def test_a_user_without_a_folder_reveals_none(self, net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def home() -> Path:
+            raise RuntimeError("Could not determine home directory.")
+
+        monkeypatch.setattr(Path, "home", home)
+        assert main(["validate", net.name]) == 0
+
     def test_a_sound_file_keeps_every_rule(self, net: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["validate", "net.onnx"]) == 0
         lines = capsys.readouterr().out.splitlines()
