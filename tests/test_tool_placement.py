@@ -111,10 +111,12 @@ def test_a_name_within_another_is_refused() -> None:
 def test_a_name_that_a_setting_cannot_hold_is_refused(name: str) -> None:
     proto = chain(1)
     proto.graph.node[0].name = name
-    with pytest.raises(UsageError, match="cannot hold"):
+    with pytest.raises(UsageError, match=r"names without .* cannot hold"):
         place_nodes(proto, "layer.10", "cpu")
-    with pytest.raises(UsageError, match="cannot hold"):
-        annotate_nodes(proto, "layer.10", name)
+    for place in (place_nodes, annotate_nodes):
+        with pytest.raises(UsageError, match=r"a device without .* cannot hold") as raised:
+            place(proto, "layer.10", name)
+        assert "layer_ann" not in raised.value.do
 
 
 def test_a_setting_is_refused_only_where_onnx_runtime_refuses_it() -> None:

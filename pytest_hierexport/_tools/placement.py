@@ -83,14 +83,15 @@ def annotate_nodes(
 def named_placement(selection: Selection, device: str) -> dict[str, str]:
     """Return the entry that assigns the selected nodes by name; see :func:`place_nodes`."""
     others = "\0".join(node.name for node in selection.others)
+    _check_device(device)
     parts = _parts_of_names(selection.names(), others)
-    _check_writable(device, *parts)
+    _check_writable("names", "place the nodes by layer_ann, which needs no names", *parts)
     return _entry(_BY_NAME, device, parts)
 
 
 def annotated_placement(selection: Selection, device: str) -> dict[str, str]:
     """Annotate the selected nodes, and return the entry; see :func:`annotate_nodes`."""
-    _check_writable(device)
+    _check_device(device)
     annotation = f"hierexport.{device}"
     for node in selection.nodes.values():
         _annotate(node, annotation)
@@ -119,13 +120,17 @@ def _parts_of_names(names: Iterable[str], others: str) -> list[str]:
     return list(parts)
 
 
-def _check_writable(*texts: str) -> None:
+def _check_device(device: str) -> None:
+    _check_writable("a device", "name one, such as cpu, gpu or npu, or an execution provider", device)
+
+
+def _check_writable(what: str, do: str, *texts: str) -> None:
     for text in texts:
         if not text or text != text.strip() or text.startswith("=") or _SYNTAX.intersection(text):
             raise UsageError(
-                "names without ( ) , ; and without = or space at an end, which ONNX Runtime's setting cannot hold",
+                f"{what} without ( ) , ; and without = or space at an end, which ONNX Runtime's setting cannot hold",
                 found=repr(text),
-                do="place the nodes by layer_ann, which needs no names",
+                do=do,
             )
 
 
