@@ -155,6 +155,18 @@ class TestInterface:
             "function my::Leaky: default of attribute alpha: 0.5 → 0.25",
         ]
 
+    def test_output_of_a_function_that_is_another_value_is_a_difference(
+        self, compared: Callable[..., Comparison]
+    ) -> None:
+        def more(taken: str) -> Edit:
+            def edit(proto: onnx.ModelProto) -> None:
+                proto.functions[0].node.add(op_type="Neg", input=["p"], output=["r"])
+                proto.functions[0].output[0] = taken
+
+            return edit
+
+        assert compared(FUNCTION, more("q"), more("r")).model == ["function my::Leaky: output 0 is another value"]
+
     def test_overload_of_a_node_is_compared(self, compared: Callable[..., Comparison]) -> None:
         found = compared(FUNCTION, after=lambda proto: setattr(proto.graph.node[0], "overload", "other"))
         assert [each.changes for each in found.nodes] == [["overload: none → other"]]

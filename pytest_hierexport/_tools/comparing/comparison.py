@@ -11,7 +11,7 @@ from pytest_hierexport._calls.names import call_name
 from pytest_hierexport._onnx.graph import operators
 from pytest_hierexport._tools.comparing.attributes import attribute_changes
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode
-from pytest_hierexport._tools.comparing.interface import interface_changes
+from pytest_hierexport._tools.comparing.interface import function_title, interface_changes
 from pytest_hierexport._tools.comparing.modules import ModuleChanges, Tree, compare_modules
 from pytest_hierexport._tools.comparing.pairing import Pairs, pair
 from pytest_hierexport._tools.comparing.tensors import Data, Store
@@ -171,4 +171,5 @@ def _model_changes(
     for place, value in graphs[0].results.items():
         other = graphs[1].results.get(place)
         if other is not None and pairs.values.get(value) is not other:
-            yield f"output {place[-1]} is another value"
+            of_function = f"{function_title(*map(str, place[1:-1]))}: " if len(place) > 2 else ""
+            yield f"{of_function}output {place[-1]} is another value"

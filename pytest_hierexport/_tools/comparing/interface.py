@@ -34,10 +34,12 @@ def interface_changes(before: onnx.ModelProto, after: onnx.ModelProto, data: Dat
     functions = [{(f.domain, f.name, f.overload): f for f in proto.functions} for proto in (before, after)]
     for identity, function in functions[0].items():
         if other := functions[1].get(identity):
-            name = (
-                f"{encode_operator(function.domain, function.name)}{f':{function.overload}' * bool(function.overload)}"
-            )
-            yield from (f"function {name}: {text}" for text in _in_function(function, other, data))
+            yield from (f"{function_title(*identity)}: {text}" for text in _in_function(function, other, data))
+
+
+def function_title(domain: str, name: str, overload: str) -> str:
+    """Return a function as text: `function my::Leaky`, with its overload behind a colon."""
+    return f"function {encode_operator(domain, name)}{f':{overload}' * bool(overload)}"
 
 
 def _opsets(declaring: onnx.ModelProto | onnx.FunctionProto) -> dict[str, int]:
