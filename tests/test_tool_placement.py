@@ -107,6 +107,13 @@ def test_a_name_within_another_is_refused() -> None:
     assert "hierexport rename" in raised.value.do
 
 
+def test_other_nodes_need_no_name() -> None:
+    model = ir.from_proto(tagged_model())
+    *_, last = model.graph
+    last.name = None
+    assert place_nodes(model, "layer.1@0", "cpu") == place_nodes(tagged_model(), "layer.1@0", "cpu")
+
+
 @pytest.mark.parametrize("name", ["a,b", "a)b", "a;b", " a", "=a"])
 def test_a_name_that_a_setting_cannot_hold_is_refused(name: str) -> None:
     proto = chain(1)

@@ -82,7 +82,8 @@ def annotate_nodes(
 
 def named_placement(selection: Selection, device: str) -> dict[str, str]:
     """Return the entry that assigns the selected nodes by name; see :func:`place_nodes`."""
-    others = "\0".join(node.name for node in selection.others)
+    # A node of onnx_ir may have no name at all.
+    others = "\0".join(node.name or "" for node in selection.others)
     _check_device(device)
     parts = _parts_of_names(selection.names(), others)
     _check_writable("names", "place the nodes by layer_ann, which needs no names", *parts)
