@@ -104,7 +104,7 @@ def test_sparse_initializers_are_kept(places: list[Any]) -> None:
     proto = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 20]> g (float[2,3] x) => (float[2,3] y) {y = Add(x, w)}'
     )
-    values, indices = (numpy_helper.from_array(np.array(each), "w") for each in (np.float32([2, 3]), places))
+    values, indices = (numpy_helper.from_array(each, "w") for each in (np.array([2, 3], np.float32), np.array(places)))
     proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2, 3]))
     (found,) = run_graph(ir.to_proto(as_ir(proto)), {"x": np.ones((2, 3), np.float32)}, ["y"])
     assert found.arrays[0].tolist() == [[1, 3, 1], [1, 1, 4]]
