@@ -322,7 +322,7 @@ def test_broken_ini_selection_leaves_other_named_tests_running(project: Project)
 
 
 @pytest.mark.parametrize("named", ["models.toml", "models.toml::tower::test_snapshot", "pytest.ini"])
-def test_an_error_of_a_stated_manifest_that_is_named_is_told(project: Project, named: str) -> None:
+def test_the_error_of_a_named_manifest_is_told(project: Project, named: str) -> None:
     project.write("pytest.ini", "[pytest]\nhierexport_models = models.toml\n")
     project.write("models.toml", "[models.tower]\nmodle = 'my_model.py::build'\n")
     result = project.run(named)
@@ -349,7 +349,7 @@ def test_the_command_of_a_failure_repeats_it(project: Project) -> None:
     repeated.assert_outcomes(failed=1)
 
 
-def test_the_command_of_a_failure_names_the_configuration_where_another_is_nearer(project: Project) -> None:
+def test_repeat_names_the_configuration_where_another_is_nearer(project: Project) -> None:
     project.write("pytest.ini", "[pytest]\nhierexport_models = below/models.toml\n")
     project.write("below/pyproject.toml", "[tool.pytest.ini_options]\nminversion = '8'\n")
     project.write("below/models.toml", "[models.tower]\nmodel = '../my_model.py::build'\n")

@@ -155,9 +155,7 @@ class TestInterface:
             "function my::Leaky: default of attribute alpha: 0.5 → 0.25",
         ]
 
-    def test_output_of_a_function_that_is_another_value_is_a_difference(
-        self, compared: Callable[..., Comparison]
-    ) -> None:
+    def test_other_output_of_a_function_is_a_difference(self, compared: Callable[..., Comparison]) -> None:
         def more(taken: str) -> Edit:
             def edit(proto: onnx.ModelProto) -> None:
                 proto.functions[0].node.add(op_type="Neg", input=["p"], output=["r"])

@@ -178,8 +178,8 @@ def _forget_inner_names(before: Flat, after: Flat) -> None:
     """
     for name in before.named.keys() & after.named.keys():
         values = before.named[name], after.named[name]
-        makers = before.producer.get(values[0]), after.producer.get(values[1])
-        places = {function_calls(maker.source) for maker in makers if maker is not None and maker.parent is None}
+        nodes = before.producer.get(values[0]), after.producer.get(values[1])
+        places = {function_calls(node.source) for node in nodes if node is not None and node.parent is None}
         if len(places) > 1:
             del before.named[name], after.named[name]
             values[0].name = values[1].name = ""
