@@ -109,3 +109,18 @@ def test_sparse_initializers_are_kept(places: list[Any]) -> None:
     (found,) = run_graph(ir.to_proto(as_ir(proto)), {"x": np.ones((2, 3), np.float32)}, ["y"])
     assert found.arrays[0].tolist() == [[1, 3, 1], [1, 1, 4]]
     assert len(proto.graph.sparse_initializer) == 1
+
+
+def test_sparse_initializers_of_branches_are_kept() -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20]> g (bool c, float[2] x) => (float[2] y) {
+          y = If (c) <then_branch = a () => (float[2] p) { p = Add(x, w) },
+                      else_branch = b () => (float[2] q) { q = Neg(x) }>
+        }"""
+    )
+    values, indices = (numpy_helper.from_array(np.array(each), "w") for each in (np.array([7], np.float32), [1]))
+    branch = next(each.g for each in proto.graph.node[0].attribute if each.name == "then_branch")
+    branch.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2]))
+    feeds = {"c": np.array(True), "x": np.ones(2, np.float32)}
+    (found,) = run_graph(ir.to_proto(as_ir(proto)), feeds, ["y"])
+    assert found.arrays[0].tolist() == [1, 8]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 from pytest_hierexport._errors import UsageError, chain, in_words
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.absent import is_absent, stored_bytes
-from pytest_hierexport._onnx.graph import inventory_proto
+from pytest_hierexport._onnx.graph import subgraphs_proto
 from pytest_hierexport._onnx.storage import load_proto
 
 if TYPE_CHECKING:
@@ -65,14 +65,26 @@ def _dense(message: onnx.ModelProto) -> onnx.ModelProto:
     """Return a message in which each sparse initializer is a dense one: itself where it has none."""
     from onnx import ModelProto
 
-    if not any(graph.sparse_initializer for graph in inventory_proto(message).graphs):
+    # Most models have none, and the list of all parts takes a third of the time that the conversion takes.
+    if not any(graph.sparse_initializer for graph in _graphs(message)):
         return message
     copied = ModelProto()
     copied.CopyFrom(message)
-    for graph in inventory_proto(copied).graphs:
+    for graph in _graphs(copied):
         graph.initializer.extend(map(_filled, graph.sparse_initializer))
         graph.ClearField("sparse_initializer")
     return copied
+
+
+def _graphs(message: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graph of a model and all subgraphs, also those in functions."""
+    yield message.graph
+    pending = [message.graph.node, *(function.node for function in message.functions)]
+    while pending:
+        for node in pending.pop():
+            for _, graph in subgraphs_proto(node):
+                yield graph
+                pending.append(graph.node)
 
 
 def _filled(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
