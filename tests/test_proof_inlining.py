@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._proof.inlining import captured, inlined, key, keys_inside, name_of
@@ -140,6 +141,15 @@ def test_function_is_inlined_at_each_call_with_its_attributes() -> None:
     assert found.values["t"] == [3, -6]
     assert found.values["y"] == [30, -60]
     assert found.keys("Mul") == ["my::scaled:://b"] * 2
+
+
+def test_sparse_initializers_are_kept_beside_functions() -> None:
+    model = onnx.parser.parse_model(f"{HEAD}{FUNCTION.replace('y = my.scaled(t)', 'u = Add(t, w) y = my.scaled(u)')}")
+    values, indices = (numpy_helper.from_array(np.array(each), "w") for each in (np.array([7], np.float32), [1]))
+    model.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, indices, [2]))
+    _, flat = inlined(model, None, lambda proto, names: run_graph(proto, {"x": X}, names))
+    (found,) = run_graph(flat, {"x": X}, ["y"])
+    assert found.arrays[0].tolist() == [30, 10]
 
 
 def test_function_may_return_its_input() -> None:

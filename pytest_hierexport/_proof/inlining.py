@@ -24,6 +24,7 @@ from onnx_ir.passes.common import TopologicalSortPass
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import function_prefix, subgraphs_ir, walk
 from pytest_hierexport._onnx.inlining import inline_functions
+from pytest_hierexport._onnx.models import converted
 from pytest_hierexport._proof.session import Fetched
 
 _KEY = "key"
@@ -40,9 +41,9 @@ def inlined(proto: onnx.ModelProto, folder: Path | None, run: Run) -> tuple[ir.M
         run: Runs a model on the example's inputs.
 
     Raises:
-        UsageError: The graph has a cycle.
+        UsageError: The graph has a cycle, or gives two values one name.
     """
-    model = ir.from_proto(proto)
+    model = converted(proto)
     if folder is not None:
         ir.external_data.set_base_dir(model.graph, folder)
     for name, node in walk(model):
