@@ -9,8 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._onnx.absent import is_absent_proto
-from pytest_hierexport._onnx.external import load_data
+from pytest_hierexport._onnx.external import is_outside, load_data, loaded
 from pytest_hierexport._onnx.proto_tags import TaggedProto
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def bare(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
     for message in tagged.others():
         message.ClearField("metadata_props")
     for _, tensor in tagged.parts.initializers:
-        if _is_outside(tensor):
+        if is_outside(tensor):
             load_data(tensor, folder)
         if tensor.HasField("raw_data"):
             tensor.raw_data = hashlib.sha256(tensor.raw_data).digest()
@@ -99,11 +98,8 @@ def content_of(tensor: onnx.TensorProto, folder: Path | None = None) -> tuple[in
         tensor: The tensor.
         folder: Where its external data is; None takes the place of such data for the data.
     """
-    if folder is not None and _is_outside(tensor):
-        loaded = type(tensor)()
-        loaded.CopyFrom(tensor)
-        load_data(loaded, folder)
-        tensor = loaded
+    if folder is not None and is_outside(tensor):
+        tensor = loaded(tensor, folder)
     data = tensor.raw_data
     if not tensor.HasField("raw_data"):
         copied = type(tensor)()
@@ -112,10 +108,6 @@ def content_of(tensor: onnx.TensorProto, folder: Path | None = None) -> tuple[in
             copied.ClearField(part)
         data = copied.SerializeToString(deterministic=True)
     return tensor.data_type, tuple(tensor.dims), data
-
-
-def _is_outside(tensor: onnx.TensorProto) -> bool:
-    return bool(tensor.external_data) and not is_absent_proto(tensor)
 
 
 def _value(message: Any, stated: Any) -> Any:

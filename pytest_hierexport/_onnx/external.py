@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.paths import exists
-from pytest_hierexport._onnx.absent import LOCATION
+from pytest_hierexport._onnx.absent import LOCATION, is_absent_proto
 
 if TYPE_CHECKING:
     import onnx
@@ -29,7 +29,12 @@ def _stated(message: onnx.ModelProto | onnx.TensorProto) -> Iterator[tuple[str, 
 
 def outside_tensors(message: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Yield every tensor in a message whose data is in a file: of initializers, attributes and subgraphs."""
-    return (tensor for tensor in _tensors(message) if any(locations(tensor)))
+    return filter(is_outside, _tensors(message))
+
+
+def is_outside(tensor: onnx.TensorProto) -> bool:
+    """Whether the data of a tensor is in a file; one that was built without weights has none."""
+    return bool(tensor.external_data) and not is_absent_proto(tensor)
 
 
 def check_locations(proto: onnx.ModelProto, content: bytes) -> None:
@@ -80,6 +85,14 @@ def load_data(tensor: onnx.TensorProto, folder: Path) -> None:
     load_external_data_for_tensor(tensor, str(folder))
     tensor.ClearField("external_data")
     tensor.ClearField("data_location")
+
+
+def loaded(tensor: onnx.TensorProto, folder: Path) -> onnx.TensorProto:
+    """Return a copy of a tensor with its external data in it; see :func:`load_data`."""
+    copied = type(tensor)()
+    copied.CopyFrom(tensor)
+    load_data(copied, folder)
+    return copied
 
 
 def _tensors(message: Any) -> Iterator[Any]:

@@ -14,7 +14,7 @@ from onnx import numpy_helper
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.absent import is_absent_proto
 from pytest_hierexport._onnx.difference import content_of
-from pytest_hierexport._onnx.external import load_data
+from pytest_hierexport._onnx.external import loaded
 from pytest_hierexport._tools.comparing.texts import NONE
 
 Tensor: TypeAlias = onnx.TensorProto | onnx.SparseTensorProto
@@ -52,10 +52,7 @@ class Store:
             if tensor.external_data:
                 if self.path is None:
                     raise ValueError("external data of a model from standard input")  # noqa: TRY301  # one message
-                copied = type(tensor)()
-                copied.CopyFrom(tensor)
-                load_data(copied, self.path.parent)
-                tensor = copied
+                tensor = loaded(tensor, self.path.parent)
             return np.ascontiguousarray(numpy_helper.to_array(tensor))
         except Exception as error:  # onnx raises errors of many classes for data that is missing or damaged
             raise UsageError(
