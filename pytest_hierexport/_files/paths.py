@@ -24,6 +24,8 @@ def absolute(path: str | os.PathLike[str]) -> Path:
 
 PACKAGE = Path(__file__).parents[1]
 """The folder of this package."""
+CONFIGURATIONS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+"""The names of the files in which pytest looks for its configuration."""
 AROUND_TESTS = ("_pytest", "_cache")
 """The rooms whose code runs around the tests of models, and records what these read."""
 _LIBRARY = f"{absolute(os.__file__).parent}{os.sep}"

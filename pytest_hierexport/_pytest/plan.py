@@ -16,6 +16,7 @@ from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.case import KnownFailure, Step
 from pytest_hierexport._cases.steps import check_step, with_deployed
 from pytest_hierexport._errors import UsageError, proposals
+from pytest_hierexport._files.paths import CONFIGURATIONS
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.options import TIMEOUT, Settings, in_repeat
 from pytest_hierexport._pytest.shards import in_shard, read_durations
@@ -202,7 +203,7 @@ class Plan:
 def _has_nearer(path: Path, ini: Path) -> bool:
     """Whether pytest, given this path, may take another configuration file, which lies nearer to it."""
     between = (folder for folder in path.parents if ini.parent in folder.parents)
-    return any((folder / name).is_file() for folder in between for name in _CONFIGURATIONS)
+    return any((folder / name).is_file() for folder in between for name in CONFIGURATIONS)
 
 
 def _can_check(rule: Rule, case: Case) -> bool:
@@ -263,11 +264,6 @@ def _check_part(case: str, name: str, given: object, kind: type, example: str) -
 
 
 _Item = TypeVar("_Item")
-_CONFIGURATIONS = (
-    *("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini"),
-    *("pyproject.toml", "tox.ini", "setup.cfg"),
-)
-"""The names of the files that pytest looks for in the folders above its arguments."""
 _LONGEST = threading.TIMEOUT_MAX / 2
 """Seconds from which on a limit is none: timers take no more, and the watchdog adds to it."""
 _MODELS = "pytest_hierexport_models", 'Case("tower", make_tower)'

@@ -14,10 +14,10 @@ from pathlib import Path, PurePosixPath
 from pytest_hierexport._cases.manifest import parse_manifest
 from pytest_hierexport._errors import CollectError, UsageError
 from pytest_hierexport._files.atomic import write_atomically
+from pytest_hierexport._files.paths import CONFIGURATIONS
 
 MANIFEST = "models.toml"
 _NAME = "pytest-hierexport"
-_CONFIGURATIONS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _NOT_IN_UTF_8 = re.compile(r"[\ud800-\udfff]")
 """The lone surrogates by which Python represents bytes of file names that are not in UTF-8."""
@@ -184,7 +184,7 @@ def workflow_of(project: Path) -> Workflow:
 
 def is_configured(project: Path) -> bool:
     """Whether a file of pytest's configuration in the project says which models a plain `pytest` checks."""
-    files = (project / name for name in _CONFIGURATIONS)
+    files = (project / name for name in CONFIGURATIONS)
     return any("hierexport_models" in file.read_text("utf-8", "replace") for file in files if file.is_file())
 
 
