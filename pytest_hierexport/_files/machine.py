@@ -45,8 +45,9 @@ class Machine:
             "a package folder": [*package_folders(), *virtual, str(PACKAGE.parent)],
             "the working folder": [os.curdir],
             "the temporary folder": [tempfile.gettempdir()],
-            "the home folder": _home(),
         }
+        with suppress(RuntimeError):  # as for the user's name below
+            named["the home folder"] = [str(Path.home())]
         folders: dict[str, str] = {}
         for what, path in ((what, path) for what, paths in named.items() for path in paths):
             # With links followed or not: either may have been written down.
@@ -87,14 +88,6 @@ class Machine:
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
         return re.compile(f"{_BEFORE}({'|'.join(map(re.escape, self._forms))}){_BEHIND}")
-
-
-def _home() -> list[str]:
-    """Return the user's folder; none for a user id without a name where no variable states one."""
-    try:
-        return [str(Path.home())]
-    except RuntimeError:
-        return []
 
 
 def _parts_of_address(token: str) -> list[str]:

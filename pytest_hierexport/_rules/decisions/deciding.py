@@ -112,13 +112,13 @@ class Decisions:
     def staying(self, value: Any, owner: Any = None, name: str = "__file__", /, *_: Any) -> Any:
         """Return what a name that stays as it is would be if the model had another one; None for another value."""
         if name in _OF_MODELS:
-            of_model = str(asked(owner, "model_type")) in self.types or id(type(owner)) in self.names.classes
+            of_model = str(attribute_of(owner, "model_type")) in self.types or id(type(owner)) in self.names.classes
             return None if not of_model else [OTHER] * len(value) if type(value) is list else OTHER
         if not isinstance(value, str):
             return None
         if name in {"__name__", "__qualname__"} and id(owner) in self._old:
             return OTHER
-        if name == "name" and type(value) is str and asked(owner, "op_type") and self.names.old(value) is value:
+        if name == "name" and type(value) is str and attribute_of(owner, "op_type") and self.names.old(value) is value:
             # One with words of the model is known by these, and one without a number is its operator's. A number in a
             # word, as in `_int8`, tells no node from others.
             return re.sub(r"(?<![^\W_])\d+(?![^\W_])", lambda number: f"0{number[0]}", value)
@@ -148,7 +148,7 @@ def _holds(table: Any, key: Any) -> bool:
     return outcome(lambda: key in (table.__members__ if isinstance(table, EnumMeta) else table)) is True
 
 
-def asked(owner: Any, name: str) -> Any:
+def attribute_of(owner: Any, name: str) -> Any:
     """Return an attribute of an object; None for one that it has not, of which it may say so by an error of any kind.
 
     A dictionary whose keys are attributes raises a KeyError.

@@ -24,7 +24,7 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.modules import class_of
 from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._rules.base import Violation
-from pytest_hierexport._rules.decisions.deciding import OTHER, Decisions, asked
+from pytest_hierexport._rules.decisions.deciding import OTHER, Decisions, attribute_of
 from pytest_hierexport._rules.decisions.instrument import Code, code_of, instrumented, live_functions, nested
 from pytest_hierexport._rules.decisions.operations import watching
 from pytest_hierexport._rules.decisions.source import places, resolved
@@ -70,8 +70,8 @@ class Watch:
         shared = {id(each.__code__) for each in set(functions).difference(methods)}
         self._own = {each.__code__ for each in methods if id(each.__code__) not in shared}
         self._through = nn.Module.__call__.__code__.co_filename
-        configs = (asked(module, "config") for module in model.modules())
-        self._configurations = [config for config in configs if asked(config, "model_type")]
+        configs = (attribute_of(module, "config") for module in model.modules())
+        self._configurations = [config for config in configs if attribute_of(config, "model_type")]
         names = frozenset(cls.__name__ for cls in own)
         self._shown = {path: path.relative_to(home) for path, (_, home) in places(self._codes).items()}
         """The path of each file below the folder that its top-level package is in."""

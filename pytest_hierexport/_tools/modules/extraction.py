@@ -127,13 +127,17 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
     return ExtractedModule(extracted, tagged, call, inputs, outputs)
 
 
+def _unused(region: Region) -> list[ir.Value]:
+    """Return the values of a region that nothing takes."""
+    return [value for node in region.nodes for value in node.outputs if value.name and not value.uses()]
+
+
 def _boundary(model: ir.Model, hierarchy: Hierarchy, call: str) -> ir.GraphView:
     """Return the nodes with an origin in a call or below it, and the constants that they need, in topological order."""
     below = calls_below(hierarchy, [call])
     region = _region_of(model, hierarchy, call, below)
-    leaving = region.leaving
-    unused = [value for node in region.nodes for value in node.outputs if value.name and not value.uses()]
-    outputs = [value for value in leaving if _is_returned(value, region, hierarchy, below)]
+    returned = [value for value in region.leaving if _is_returned(value, region, hierarchy, below)]
+    outputs = returned or region.leaving or _unused(region)
     constants = _constants(model)
     computed: dict[ir.Node, None] = {}
     pending = region.entering
@@ -146,7 +150,7 @@ def _boundary(model: ir.Model, hierarchy: Hierarchy, call: str) -> ir.GraphView:
     region = Region.sorted([*computed, *region.nodes], region.holders)
     return ir.GraphView(
         _typed(model, [value for value in region.entering if not value.is_initializer()]),
-        _typed(model, outputs or leaving or unused),
+        _typed(model, outputs),
         nodes=region.nodes,
         initializers=[value for value in region.entering if value.is_initializer()],
         opset_imports=model.graph.opset_imports,
