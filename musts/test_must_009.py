@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnx_ir
 import pytest
 
+from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._onnx.codec import Tags
-from pytest_hierexport._onnx.storage import attach_proto, rewrite
+from pytest_hierexport._onnx.storage import attach_proto, rewrite, save
 from pytest_hierexport._rules.base import ExportedCase
 from toys import breaks, damaged, exported, with_metadata
 
@@ -231,6 +233,17 @@ def test_a_file_says_the_same_wherever_its_tags_stand(tags: Tags, whole: Exporte
     case = with_sidecar(whole, tmp_path, lambda document: None)
     rewrite(case.path, lambda attribution: attribution, tags=tags)
     assert not breaks("MUST-009", case)
+
+
+@pytest.mark.parametrize("tags", ["both", "metadata", "doc_string"])
+def test_a_graph_without_nodes_passes(tags: Tags, whole: ExportedCase, tmp_path: Path) -> None:
+    path, float_ = tmp_path / "model.onnx", onnx.TensorProto.FLOAT
+    values = [onnx.helper.make_tensor_value_info("x", float_, [1])]
+    model = onnx.helper.make_model(onnx.helper.make_graph([], "empty", values, values))
+    attribution = Attribution(whole.attribution.hierarchy, {})
+    attach_proto(model, attribution, tags)
+    save(onnx_ir.from_proto(model), attribution, path)
+    assert not breaks("MUST-009", ExportedCase(whole.case, path, whole.example))
 
 
 def test_what_others_wrote_on_nodes_is_no_difference(whole: ExportedCase, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shlex
 import sys
 import tempfile
 import textwrap
@@ -108,7 +109,9 @@ def _be_pytest(arguments: Sequence[str], out: int, err: int) -> NoReturn:
         # A process of its own would not know the tests' modules, nor count what they keep in memory.
         forget_modules(Path(__file__).parent)
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-        code = int(pytest.main([*SET_UP, *arguments]))
+        # No part of the command line, which the command that repeats a failing test shows.
+        os.environ["PYTEST_ADDOPTS"] = shlex.join([*SET_UP, *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))])
+        code = int(pytest.main([*arguments]))
     except BaseException:  # noqa: BLE001  # the fork must not go on to run the tests of its parent
         traceback.print_exc()
     finally:

@@ -10,6 +10,7 @@ import textwrap
 from importlib.metadata import version
 from pathlib import Path
 
+import onnx
 import pytest
 from onnx import helper
 
@@ -101,6 +102,24 @@ class TestExport:
         assert main(["export", "my_model.py::build", "-o", "other.onnx", *arguments]) == 4
         assert "found --no-optimize" in capsys.readouterr().err
         assert not (project / "other.onnx").exists()
+
+    def test_own_exporter_with_weights_in_a_folder_repeats(self, project: Path) -> None:
+        source = """
+            import onnx_ir
+            import pytest_hierexport
+
+            def export(model, args, kwargs, path):
+                pytest_hierexport.export(model, args, kwargs, path)
+                path.with_name("weights").mkdir()
+                onnx_ir.save(onnx_ir.load(path), path, external_data="weights/all.bin", size_threshold_bytes=0)
+                path.with_name(f"{path.stem}.hierarchy.json").unlink()
+        """
+        (project / "own_exporter.py").write_text(textwrap.dedent(source))
+        arguments = ["export", "my_model.py::build", "-o", "out.onnx", "--exporter", "own_exporter:export"]
+        for _ in range(2):
+            assert main(arguments) == 0
+            assert (project / "weights/all.bin").stat().st_size
+            onnx.checker.check_model(project / "out.onnx")
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -340,6 +341,14 @@ def test_a_failing_item_keeps_its_files_and_says_where(project: Project) -> None
     assert (project.path / ".hierexport" / ".gitignore").read_text() == "*\n"
 
 
+OWN_RULE = """
+from pytest_hierexport import Rule, Violation
+
+def pytest_hierexport_rules(config):
+    return [Rule("OWN-001", "nothing", lambda exported: [Violation("here", "nothing", "something", "do nothing")])]
+"""
+
+
 def test_the_command_of_a_failure_repeats_it(project: Project) -> None:
     (project.path / "__hierexport__").mkdir()
     result = project.run(MODELS, "-k", "snapshot")
@@ -360,6 +369,16 @@ def test_repeat_names_the_configuration_where_another_is_nearer(project: Project
     project.run(*line.split()[2:]).assert_outcomes(failed=1)
 
 
+def test_repeat_leaves_out_a_configuration_that_is_nearer(project: Project) -> None:
+    project.write("below/pytest.ini", "[pytest]\n")
+    project.write("below/my_model.py", (project.path / "my_model.py").read_text())
+    project.write("below/__hierexport__/build.txt", "/Other\n")
+    result = project.run("--hierexport-models=below/my_model.py::build", "-k", "snapshot")
+    (line,) = {line.strip() for line in result.outlines if line.strip().startswith("repeat")}
+    assert line.split()[2:5] == ["-c", os.devnull, "--rootdir=."]
+    project.run(*line.split()[2:]).assert_outcomes(failed=1)
+
+
 def test_the_command_of_a_failure_carries_what_overrides_the_configuration(project: Project) -> None:
     project.write("__hierexport__/build.txt", "/Other\n")
     hidden = ("-o", "hierexport_cache=file://me:secret@/cache", "-o", "hierexport_summary=summary.md")
@@ -370,6 +389,16 @@ def test_the_command_of_a_failure_carries_what_overrides_the_configuration(proje
     assert "secret" not in line
     assert "summary" not in line
     project.run(*line.split()[2:]).assert_outcomes(failed=1)
+
+
+def test_command_of_a_failure_loads_the_same_plugins(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.write("ours.py", OWN_RULE)
+    monkeypatch.syspath_prepend(project.path)
+    result = project.run(MODELS, "-p", "no:doctest", "-pours", "-k", "OWN-001")
+    (line,) = {line.strip() for line in result.outlines if line.strip().startswith("repeat")}
+    assert line.split()[2:4] == ["-p", "ours"]
+    assert "doctest" not in line
+    project.run(*shlex.split(line)[2:]).assert_outcomes(failed=1)
 
 
 def test_installed_and_unused_it_imports_nothing_that_costs(project: Project) -> None:

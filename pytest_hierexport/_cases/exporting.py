@@ -120,7 +120,7 @@ def check_written(path: Path, who: str, do: str) -> None:
 
 @contextmanager
 def _landing(path: Path) -> Iterator[Path]:
-    """Give a path for a new file; at the end it and the files beside it replace the old ones atomically."""
+    """Give a path for a new file; at the end it and the files beside and below it replace the old ones atomically."""
     from pytest_hierexport._files.atomic import staged
     from pytest_hierexport._onnx.sidecar import sidecar_path
 
@@ -128,8 +128,9 @@ def _landing(path: Path) -> Iterator[Path]:
         made = stage.folder / path.name
         yield made
         sidecar_path(path).unlink(missing_ok=True)
-        files = sorted(stage.folder.iterdir(), key=lambda file: (file == sidecar_path(made), file == made))
-        stage.land([file.name for file in files])
+        files = [file for file in stage.folder.rglob("*") if file.is_file()]
+        files.sort(key=lambda file: (file == sidecar_path(made), file == made, file))
+        stage.land([str(file.relative_to(stage.folder)) for file in files])
 
 
 def own_function(name: str) -> Callable[..., object]:

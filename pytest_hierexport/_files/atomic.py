@@ -34,7 +34,7 @@ class Staged:
     target: Path
 
     def land(self, names: Sequence[str]) -> None:
-        """Move the staged files into the target, one by one in this order.
+        """Move the staged files into the target, one by one in this order; a name may be a path in a folder.
 
         All are flushed to the disk before the first moves, and each move is flushed before the next. So a crash leaves
         each place with its old or its new file, and never a later file without those before it.
@@ -47,8 +47,10 @@ class Staged:
                 shutil.copymode(place, file)
             _to_disk(file)
         for name in names:
-            os.replace(self.folder / name, self.target / name)  # noqa: PTH105 - the call that is atomic, by its name
-            _to_disk(self.target)
+            place = self.target / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(self.folder / name, place)  # noqa: PTH105 - the call that is atomic, by its name
+            _to_disk(place.parent)
 
 
 @contextmanager

@@ -184,10 +184,12 @@ class Plan:
     def _options(self, selectors: Sequence[str], named: Path | None = None) -> list[str]:
         """Return the options that repeat the run, where the command names a path."""
         file, root = self.config.getoption("inifilename"), self.config.getoption("rootdir")
-        ini = self.config.inipath
-        if ini is not None and named is not None and not file and _has_nearer(named, ini):
-            file = os.path.relpath(ini, self.config.invocation_params.dir)
+        ini, started = self.config.inipath, self.config.invocation_params
+        if named is not None and not file and _has_nearer(named, ini.parent if ini else self.config.rootpath):
+            file = os.path.relpath(ini, started.dir) if ini else os.devnull
+            root = root or (None if ini else os.path.relpath(self.config.rootpath, started.dir))
         own = [*(["-c", str(file)] if file else []), *([f"--rootdir={root}"] if root else [])]
+        own += [part for name in _plugins(started.args) for part in ("-p", name)]
         overridden = filter(in_repeat, self.config.getoption("override_ini") or ())
         own += [part for each in overridden for part in ("-o", each)]
         return [*own, *self.settings.arguments(selectors)]
@@ -200,9 +202,16 @@ class Plan:
         return {self.item_id(case, test): (case, test, check) for case, test, check in found}
 
 
-def _has_nearer(path: Path, ini: Path) -> bool:
-    """Whether pytest, given this path, may take another configuration file, which lies nearer to it."""
-    between = (folder for folder in path.parents if ini.parent in folder.parents)
+def _plugins(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the plugins that a command line loads."""
+    pairs = zip(arguments, (*arguments[1:], ""), strict=True)
+    names = (after if each == "-p" else each[2:] for each, after in pairs if each.startswith("-p"))
+    return [name for name in names if name and not name.startswith("no:")]
+
+
+def _has_nearer(path: Path, stated: Path) -> bool:
+    """Whether pytest, given this path, may take a configuration file that lies nearer to it than a folder."""
+    between = (folder for folder in path.parents if stated in folder.parents)
     return any((folder / name).is_file() for folder in between for name in CONFIGURATIONS)
 
 

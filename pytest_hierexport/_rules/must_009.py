@@ -86,10 +86,10 @@ def _places(proto: onnx.ModelProto) -> codec.Tags:
     """Return the places in which a file has tags."""
     elements = [element for _, element in inventory_proto(proto).elements()]
     metadata = any(codec.TAG in codec.entries_of(element) for element in elements)
-    listed = codec.INITIALIZERS in codec.entries_of(proto)
-    if listed or any(codec.is_our_doc(element.doc_string) for element in elements):
+    of_model = codec.entries_of(proto)
+    if codec.INITIALIZERS in of_model or any(codec.is_our_doc(element.doc_string) for element in elements):
         return "both" if metadata else "doc_string"
-    return "metadata" if metadata else "none"
+    return "metadata" if metadata or codec.FORMAT in of_model else "none"
 
 
 def _texts(message: Any, shared: set[str]) -> dict[str, str]:
