@@ -83,7 +83,8 @@ def _import_file(path: Path) -> ModuleType:
     # The project may have imported the file under another name; its classes must not exist twice.
     for known, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and absolute(file) == path:
+        # Of thousands of files few have the name, and a path takes time.
+        if isinstance(file, str) and file.endswith(path.name) and absolute(file) == path:
             # This is an import like any other, also for those who watch imports.
             return importlib.import_module(known)
     folder, name = _import_name(path)
