@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._errors import HierexportError
+from pytest_hierexport._pytest.commands import repeat_command
 from pytest_hierexport._pytest.kept_files import keep_files
 from pytest_hierexport._report.failures import Failure, Finding
 from pytest_hierexport._rules.messages import broken
@@ -72,7 +73,7 @@ def item_message(
     difference: Difference | None = None,
 ) -> Message:
     """Keep the files of a failing case; return the message of its item, whose lines and findings say what failed."""
-    kept, repeat = keep_files(run, case), run.plan.repeat_command(case, test)
+    kept, repeat = keep_files(run, case), repeat_command(run.plan, case, test)
     text = "\n".join([*lines, *aligned([("kept", kept), ("repeat", repeat)])])
     return Message(text, Failure.of(findings, kept, repeat, difference), headline)
 
@@ -109,6 +110,6 @@ def known_failure_message(plan: Plan, case: Case, test: str, known: KnownFailure
         ("expected", f"{known.rule} to fail, as is known until {known.until}: {known.reason}"),
         ("found", "it holds"),
         ("to do", f"remove the known failure from {plan.stated_in(case)}"),
-        ("repeat", plan.repeat_command(case, test)),
+        ("repeat", repeat_command(plan, case, test)),
     ]
     return "\n".join([one_line(f"{case.name}: the known failure of {known.rule} is over"), *aligned(parts)])

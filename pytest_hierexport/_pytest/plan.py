@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +15,8 @@ from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.case import KnownFailure, Step
 from pytest_hierexport._cases.steps import check_step, with_deployed
 from pytest_hierexport._errors import UsageError, proposals
-from pytest_hierexport._files.paths import CONFIGURATIONS
 from pytest_hierexport._files.unrecorded import unrecorded
-from pytest_hierexport._pytest.options import TIMEOUT, Settings, in_repeat
+from pytest_hierexport._pytest.options import TIMEOUT, Settings
 from pytest_hierexport._pytest.shards import in_shard, read_durations
 from pytest_hierexport._report.results import SNAPSHOT, item_name
 from pytest_hierexport._text import escape
@@ -171,48 +169,12 @@ class Plan:
         anchor = Path(os.path.relpath(self.anchor(case), start or self.config.rootpath))
         return f"{anchor.as_posix()}::{escape(case.name)}::{test}"
 
-    def repeat_command(self, case: Case, test: str, *more: str) -> str:
-        """Return the command that runs one item again, from the folder that pytest was started in."""
-        item = self.item_id(case, test, self.config.invocation_params.dir)
-        return shlex.join(["pytest", *more, *self._options([case.source], self.anchor(case)), item])
-
-    def update_command(self) -> str:
-        """Return the command that updates all models' snapshots, removes orphans and keeps other tests' snapshots."""
-        options = self._options(self.settings.selectors)
-        return shlex.join(["pytest", *options, "-m", "hierexport", "--snapshot-update"])
-
-    def _options(self, selectors: Sequence[str], named: Path | None = None) -> list[str]:
-        """Return the options that repeat the run, where the command names a path."""
-        file, root = self.config.getoption("inifilename"), self.config.getoption("rootdir")
-        ini, started = self.config.inipath, self.config.invocation_params
-        if named is not None and not file and _has_nearer(named, ini.parent if ini else self.config.rootpath):
-            file = os.path.relpath(ini, started.dir) if ini else os.devnull
-            root = root or (None if ini else os.path.relpath(self.config.rootpath, started.dir))
-        own = [*(["-c", str(file)] if file else []), *([f"--rootdir={root}"] if root else [])]
-        own += [part for name in _plugins(started.args) for part in ("-p", name)]
-        overridden = filter(in_repeat, self.config.getoption("override_ini") or ())
-        own += [part for each in overridden for part in ("-o", each)]
-        return [*own, *self.settings.arguments(selectors)]
-
     @cached_property
     def checks(self) -> dict[str, tuple[Case, str, str]]:
         """By the id of each item of this run, its case, test and check."""
         checks = (SNAPSHOT, *(rule.id for rule in self.rules))
         found = ((case, item_name(check), check) for case in self.cases for check in checks)
         return {self.item_id(case, test): (case, test, check) for case, test, check in found}
-
-
-def _plugins(arguments: Sequence[str]) -> Sequence[str]:
-    """Return the plugins that a command line loads."""
-    pairs = zip(arguments, (*arguments[1:], ""), strict=True)
-    names = (after if each == "-p" else each[2:] for each, after in pairs if each.startswith("-p"))
-    return [name for name in names if name and not name.startswith("no:")]
-
-
-def _has_nearer(path: Path, stated: Path) -> bool:
-    """Whether pytest, given this path, may take a configuration file that lies nearer to it than a folder."""
-    between = (folder for folder in path.parents if stated in folder.parents)
-    return any((folder / name).is_file() for folder in between for name in CONFIGURATIONS)
 
 
 def _can_check(rule: Rule, case: Case) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_hierexport._errors import CrashError, HangError
 from pytest_hierexport._pytest.clock import StageClock
+from pytest_hierexport._pytest.commands import repeat_command
 from pytest_hierexport._pytest.crashes import Crash, Crashes
 from pytest_hierexport._pytest.plan import Plan
 from pytest_hierexport._pytest.store import ExportStore
@@ -72,7 +73,7 @@ class Run:
                 do="find what it waits for; where it needs longer, give it more time with --hierexport-timeout, or "
                 "timeout in a manifest",
             )
-        repeat = self.plan.repeat_command(case, crash.test, "-n0")
+        repeat = repeat_command(self.plan, case, crash.test, "-n0")
         return CrashError(
             f"{crash.model} to run without ending its process",
             found=found,

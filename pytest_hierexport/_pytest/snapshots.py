@@ -14,6 +14,7 @@ import pytest
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.unrecorded import unrecorded
+from pytest_hierexport._pytest.commands import repeat_command, update_command
 from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.messages import CheckFailed, item_message
 from pytest_hierexport._pytest.options import is_updating
@@ -75,11 +76,11 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
     failed = partial(_failed, run, case, test=request.node.name)
     file = snapshot_file(plan.anchor(case), case.name)
     shown = os.path.relpath(file, plan.config.invocation_params.dir)
-    repeat = plan.repeat_command(case, request.node.name)
+    repeat = repeat_command(plan, case, request.node.name)
     update = f"{repeat} --snapshot-update"
     if not file.exists() and not is_updating(plan.config):
         if not file.parent.exists() and not plan.settings.chosen.require_snapshots:
-            pytest.skip(f"there are no snapshots yet; to make them: {plan.update_command()}")
+            pytest.skip(f"there are no snapshots yet; to make them: {update_command(plan)}")
         instead, to_do = "no such file", f"write it: {update}"
         if (found_former := former(plan, case, file, text)) is not None:
             old, is_same = found_former

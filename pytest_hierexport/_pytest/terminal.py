@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._files.ownership import LIST
+from pytest_hierexport._pytest.commands import update_command
 from pytest_hierexport._pytest.summary import Summary, relative
 from pytest_hierexport._report.results import SNAPSHOT, Results, Status, slowest_stages, warnings_of
 from pytest_hierexport._text import first_names, one_line
@@ -69,7 +70,7 @@ def _slowest(summary: Summary, results: Results) -> list[str]:
 def _orphans_to_do(summary: Summary) -> Iterator[str]:
     plan, orphans = summary.run.plan, summary.orphans
     if orphans.listed:
-        yield f"where they are gone for good, remove their snapshots: {plan.update_command()}"
+        yield f"where they are gone for good, remove their snapshots: {update_command(plan)}"
     if orphans.unlisted:
         names = first_names([relative(file, plan.config.rootpath) for file in orphans.unlisted])
         yield (
