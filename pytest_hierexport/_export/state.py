@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from itertools import chain
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -32,19 +32,30 @@ def as_found(model: torch.nn.Module) -> Iterator[None]:
     is left as its first run makes it.
     """
     records = list(_records(model))
-    tensors = [(t, t._version, t.requires_grad, t.detach().clone()) for t in _writable_tensors(records)]
+    tensors = [(t, t.data, t._version, t.requires_grad, t.detach().clone()) for t in _writable_tensors(records)]
     try:
         yield
     finally:
         for record in records:
             record.restore()
         with torch.no_grad():
-            for tensor, version, required, elements in tensors:
+            for tensor, data, version, required, elements in tensors:
                 # With gradients, a write makes a buffer part of the graph of autograd; torch detaches no view in place.
                 if tensor.requires_grad and not required and not tensor._is_view():
                     tensor.detach_()
-                if tensor._version != version:
+                tensor.data = data  # it may have been resized, or have the memory of another tensor now
+                if tensor._version != version or _differ(tensor, elements):
                     tensor.copy_(elements)
+
+
+def _differ(tensor: torch.Tensor, elements: torch.Tensor) -> bool:
+    """Whether elements were written through `tensor.data`, which leaves the version as it is.
+
+    False where torch cannot compare them: fake tensors have no elements, and sparse ones no operator for it.
+    """
+    with suppress(Exception):
+        return not torch.equal(tensor, elements)
+    return False
 
 
 @contextmanager
