@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import pytest
 import torch
 from torch import nn
@@ -54,3 +56,73 @@ def test_an_unchanged_buffer_is_not_written_to() -> None:
     model = Buffered(lambda tensor: tensor + 1).eval()
     export(model, (X,), exporter="torchscript")
     assert model.count._version == 0
+
+
+class Merging(nn.Linear):
+    """Adds a second weight to the first one in eval mode, as layers of LoRA do."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 4)
+        self.more = nn.Parameter(torch.ones(4, 4))
+        self.merged = False
+
+    def train(self, mode: bool = True) -> Merging:
+        super().train(mode)
+        if self.merged == mode:
+            self.weight.data += -self.more if mode else self.more
+            self.merged = not mode
+        return self
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = super().forward(x)
+        return y if self.merged else y + x @ self.more.T
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_weights_that_eval_mode_merges_are_apart_again(exporter: str) -> None:
+    parts = [Merging(), Merging().eval()]
+    model = nn.Sequential(*parts)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    exported = export(model, (X,), exporter=exporter)
+    assert not prove(Example(model, (X,)), exported.model, exported.attribution).unproven
+    for name, tensor in model.state_dict().items():
+        torch.testing.assert_close(tensor, before[name])
+    assert [(part.training, part.merged) for part in parts] == [(True, False), (False, True)]
+
+
+def test_train_that_freezes_parameters_does_not_change_what_was_found() -> None:
+    class Freezing(nn.Linear):
+        def train(self, mode: bool = True) -> Freezing:
+            super().train(mode)
+            self.requires_grad_(not mode)
+            return self
+
+    model = Freezing(4, 4)
+    export(model, (X,))
+    assert model.training
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_graph_keeps_the_buffers_that_eval_mode_sets(exporter: str, tmp_path: Path) -> None:
+    class Scaling(nn.Module):
+        scale: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", torch.ones(4))
+
+        def train(self, mode: bool = True) -> Scaling:
+            self.scale.copy_(torch.ones(4) if mode else torch.arange(4.0))
+            return super().train(mode)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.scale
+
+    model = Scaling()
+    exported = export(nn.Sequential(model), (X,), path=tmp_path / "model.onnx", exporter=exporter)
+    assert torch.equal(model.scale, torch.ones(4))
+    for graph in (exported.model.graph, ir.load(tmp_path / "model.onnx").graph):
+        (scale,) = graph.initializers.values()
+        assert scale.const_value is not None
+        assert scale.const_value.numpy().tolist() == [0, 1, 2, 3]

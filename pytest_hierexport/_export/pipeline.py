@@ -25,6 +25,7 @@ from pytest_hierexport._export.patching import ONE_AT_A_TIME
 from pytest_hierexport._export.result import Export
 from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode
 from pytest_hierexport._export.traced import attribute_before
+from pytest_hierexport._export.unshared import unshare
 from pytest_hierexport._files.versions import check_requirements
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.codec import Tags
@@ -173,6 +174,8 @@ def _capture(request: Request) -> Served:
         return capture_with(request)
     with as_found(request.model), in_eval_mode(request.model) as trained:
         served = capture_with(request)
+        if trained:
+            unshare(served.capture, request.model)
     return replace(served, notes=(WAS_TRAINING, *served.notes)) if trained else served
 
 

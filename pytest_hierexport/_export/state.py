@@ -193,22 +193,40 @@ def _writable_tensors(records: Iterable[_Record]) -> Iterator[torch.Tensor]:
 
 @contextmanager
 def in_eval_mode(model: torch.nn.Module) -> Iterator[bool]:
-    """Run in eval mode; gives whether any module was in training mode. :func:`as_found` restores the flags.
+    """Run in eval mode; gives whether any module was in training mode.
+
+    Modules go back by their `train()`: a class that merges weights in its `eval()` (LoRA) takes them apart there.
+    :func:`as_found` restores the flags also where that fails.
 
     Raises:
         UsageError: The model's `eval()` fails, as that of `ExportedProgram.module()` does.
     """
-    training = any(module.training for module in model.modules())
+    modes = [(module, module.training) for module in model.modules()]
+    training = any(mode for _, mode in modes)
+    required = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     try:
         if training:
-            model.eval()
+            _to_eval_mode(model)
+        yield training
+    finally:
+        for module, mode in modes if training else ():  # a module before those in it: `train()` sets these, too
+            if module.training != mode:
+                with suppress(Exception):
+                    module.train(mode)
+        for parameter, was in required:
+            if parameter.requires_grad != was:
+                parameter.requires_grad_(was)
+
+
+def _to_eval_mode(model: torch.nn.Module) -> None:
+    try:
+        model.eval()
     except Exception as error:
         raise UsageError(
             f"{type(model).__name__} to go into eval mode",
             found=gist(error),
             do="pass a model whose eval() works; of a program of torch.export, the module that it was made of",
         ) from error
-    yield training
 
 
 @contextmanager

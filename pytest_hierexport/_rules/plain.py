@@ -22,7 +22,7 @@ from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._export.dynamo.capturer import at_each_program, remove_fakes
 from pytest_hierexport._export.patching import ONE_AT_A_TIME
 from pytest_hierexport._export.quiet import quiet
-from pytest_hierexport._export.state import as_found, pytrees_as_found
+from pytest_hierexport._export.state import as_found, in_eval_mode, pytrees_as_found
 from pytest_hierexport._export.torchscript.adapter import Adapter
 from pytest_hierexport._files.temporary import temporary_folder, temporary_home
 from pytest_hierexport._onnx.absent import fill_absent
@@ -87,12 +87,14 @@ def plain_proto(exported: ExportedCase, process: ChildProcess | None) -> onnx.Mo
 def _export_here(exporter: str, example: Example, options: dict[str, Any], path: Path) -> None:
     """Export in this process, and leave the model as it was."""
     try:
-        with ONE_AT_A_TIME, as_found(example.model), quiet(), at_each_program(remove_fakes), pytrees_as_found():
-            made = plain_export(exporter, example.model, example.args, example.kwargs, **options)
-        if fill_absent(made):
-            ir.save(made, path)
-        else:
-            save(made, path)
+        with ONE_AT_A_TIME, as_found(example.model), in_eval_mode(example.model):
+            with quiet(), at_each_program(remove_fakes), pytrees_as_found():
+                made = plain_export(exporter, example.model, example.args, example.kwargs, **options)
+            # The graph may have tensors of the model, which are as they were after this.
+            if fill_absent(made):
+                ir.save(made, path)
+            else:
+                save(made, path)
     except Exception as error:
         raise_if_disk_full(error)
         raise _no_peer(exporter, in_words(error)) from error
