@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from pytest_hierexport import Example, export, prove
 from pytest_hierexport._export.torchscript.adapter import Adapter
 
 X, Y = torch.arange(3.0), torch.ones(2)
@@ -96,3 +97,12 @@ def test_tensors_in_slots_have_a_place_each() -> None:
 def test_more_inputs_than_the_model_takes_are_refused() -> None:
     with pytest.raises(TypeError, match="takes 1 positional inputs; 2 are given"):
         Adapter(torch.nn.Linear(2, 2), (torch.ones(2), torch.ones(2)), {})
+
+
+def test_what_torch_compile_returns_is_adapted_and_proven() -> None:
+    model: Any = torch.compile(
+        nn.Linear(3, 3).eval(), backend="eager"
+    )  # it computes its mode: `training` is a property
+    assert not Adapter(model, (X,), {}).training
+    exported = export(model, (X,))
+    assert not prove(Example(model, (X,)), exported.model, exported.attribution).unproven

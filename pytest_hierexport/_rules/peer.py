@@ -151,7 +151,7 @@ class _Flat(torch.nn.Module):
         shared = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "training")
         leaves, tree = pytree.tree_flatten((args, kwargs))
         # `setattr` would make the model a submodule.
-        vars(self).update({name: vars(model)[name] for name in shared}, _call=(model, leaves, tree))
+        vars(self).update({name: getattr(model, name) for name in shared}, _call=(model, leaves, tree))
 
     def given(self) -> Iterator[torch.Tensor]:
         """Yield the tensors among the inputs; one tensor may be several inputs."""

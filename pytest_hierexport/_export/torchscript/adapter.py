@@ -60,7 +60,7 @@ class Adapter(torch.nn.Module):
         plain = not kwargs and all(isinstance(value, torch.Tensor) for value in args)
         # `setattr` would register the model as a submodule, and could collide with the name of one.
         vars(self).update(
-            {name: vars(model)[name] for name in _SHARED},
+            {name: getattr(model, name) for name in _SHARED},
             places=places,
             arguments=arguments,
             parameter_names=get_callable_argument_names(model.forward),
