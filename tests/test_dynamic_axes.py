@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch.export import Dim
+from torch import nn
+from torch.export import AdditionalInputs, Dim, ShapesCollection
 
+from pytest_hierexport import ExportError, export
 from pytest_hierexport._export.torchscript.dynamic_axes import dynamic_axes
 
 A, B = torch.ones(2, 3), torch.ones(4)
@@ -41,3 +43,44 @@ def test_shapes_are_nested_like_the_inputs() -> None:
 
 def test_those_of_variable_arguments_stand_under_their_parameter() -> None:
     assert dynamic_axes({"xs": ({0: "n"}, None)}, [("xs.0", B), ("xs.1", B)], ["a", "b"]) == {"a": {0: "n"}}
+
+
+class Summing(nn.Module):
+    def forward(self, x: torch.Tensor, **more: torch.Tensor) -> torch.Tensor:
+        return x + more["y"]
+
+
+def collection(x: torch.Tensor, y: torch.Tensor) -> ShapesCollection:
+    shapes = ShapesCollection()
+    shapes[x] = shapes[y] = {0: DIM.DYNAMIC}
+    return shapes
+
+
+def inputs(x: torch.Tensor, y: torch.Tensor) -> AdditionalInputs:
+    shapes = AdditionalInputs()
+    shapes.add((torch.ones(5, 3),), {"y": torch.ones(5, 3)})
+    return shapes
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        collection,
+        inputs,
+        lambda *_: {"x": {0: DIM.DYNAMIC}, "more": {"y": {0: DIM.DYNAMIC}}},
+        lambda *_: {"x": {0: DIM.DYNAMIC}, "y": {0: DIM.DYNAMIC}},
+    ],
+    ids=["collection", "inputs", "parameters", "names"],
+)
+def test_torchscript_takes_all_forms_of_torch(shapes: Any) -> None:
+    x, y = torch.ones(2, 3), torch.ones(2, 3)
+    stated = shapes(x, y)
+    size = len(stated) if isinstance(stated, ShapesCollection) else None
+    exported = export(Summing().eval(), (x,), {"y": y}, exporter="torchscript", dynamic_shapes=stated)
+    assert [str(value.shape) for value in exported.model.graph.inputs] == ["[x_dim_0,3]", "[y_dim_0,3]"]
+    assert size is None or len(stated) == size
+
+
+def test_shapes_of_what_is_no_input_are_not_ignored() -> None:
+    with pytest.raises(ExportError, match="not nested like the inputs"):
+        export(Summing().eval(), (A,), {"y": A}, exporter="torchscript", dynamic_shapes={"z": {0: "n"}})

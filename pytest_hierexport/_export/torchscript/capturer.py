@@ -26,7 +26,7 @@ from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.torchscript.adapter import Adapter
 from pytest_hierexport._export.torchscript.before import before
 from pytest_hierexport._export.torchscript.calls import Conversion
-from pytest_hierexport._export.torchscript.dynamic_axes import dynamic_axes
+from pytest_hierexport._export.torchscript.dynamic_axes import by_argument, dynamic_axes
 from pytest_hierexport._export.torchscript.parts import in_parts
 from pytest_hierexport._files.temporary import temporary_folder
 
@@ -119,7 +119,8 @@ def _export(request: Request, adapter: Adapter, names: Sequence[str] | None) -> 
     options, axes = request.options, None
     if options.dynamic_shapes is not None and names is not None:
         try:
-            axes = dynamic_axes(options.dynamic_shapes, adapter.arguments, names)
+            shapes = by_argument(options.dynamic_shapes, request.model, request.args, request.kwargs)
+            axes = dynamic_axes(shapes, adapter.arguments, names)
         except (AttributeError, LookupError, TypeError, ValueError):
             # They are the user's, of any form; dynamo's message, where it was asked too, names the place.
             raise CannotCaptureError("dynamic_shapes are not nested like the inputs") from None

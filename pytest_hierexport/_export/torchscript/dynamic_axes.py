@@ -8,12 +8,34 @@ dynamic_axes    {"x": {0: "batch"}, "cache.0": {1: "length"}}
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 import torch
+from torch.export.dynamic_shapes import AdditionalInputs, ShapesCollection
 from torch.utils import _pytree as pytree
+
+
+def by_argument(dynamic_shapes: Any, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Return dynamic shapes of any form that torch takes, stated by the names of the inputs or in their order.
+
+    Those of `**kwargs`, which torch takes under the name of that parameter, are stated under the names of the inputs.
+
+    Raises:
+        ValueError: A collection has a tensor that is no input.
+    """
+    if isinstance(dynamic_shapes, (AdditionalInputs, ShapesCollection)):
+        collected: Any = dynamic_shapes
+        dynamic_shapes = collected.dynamic_shapes(model, args, dict(kwargs))
+    if not isinstance(dynamic_shapes, Mapping):
+        return dynamic_shapes
+    stated = dict(dynamic_shapes)
+    for name, parameter in inspect.signature(model.forward).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD and name not in kwargs:
+            stated |= stated.pop(name, None) or {}
+    return stated
 
 
 def dynamic_axes(
@@ -27,7 +49,13 @@ def dynamic_axes(
             number and the hint `STATIC` stand for a static axis.
         arguments: The inputs with their parameter names, in order.
         names: The name of every tensor among them, in order.
+
+    Raises:
+        LookupError: An entry is of none of the arguments.
     """
+    given = {name.partition(".")[0] for name, _ in arguments}
+    if isinstance(dynamic_shapes, Mapping) and any(spec and name not in given for name, spec in dynamic_shapes.items()):
+        raise LookupError
     axes: dict[str, dict[int, str]] = {}
     specs = (
         spec for i, (name, value) in enumerate(arguments) for spec in _specs(_given(dynamic_shapes, name, i), value)
