@@ -129,6 +129,22 @@ def test_two_functions_on_the_same_inputs_keep_their_nodes() -> None:
         assert len(calls) == 1
 
 
+def test_a_branch_that_a_constant_chose_keeps_its_calls() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bag = nn.EmbeddingBag(10, 8)
+
+        def forward(self, words: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.bag(words) * self.bag(words + 1)
+            return out
+
+    model, words = Net().eval(), torch.randint(0, 9, (2, 4))
+    made = export(model, (words,))
+    assert not [key for key, found in made.attribution.nodes.items() if "/body/" in key and len(found) > 1]
+    assert not prove(Example(model, (words,)), made.model, made.attribution).unproven
+
+
 def test_functions_leave_no_node_without_a_traced_call() -> None:
     dim = {0: torch.export.Dim.AUTO}
     made = export(Bags().eval(), (torch.randint(0, 10, (9,)), torch.tensor([0, 4, 6])), dynamic_shapes=(dim, dim))

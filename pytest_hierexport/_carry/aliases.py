@@ -119,8 +119,9 @@ def _bypassed(before: Flat, after: Flat, numbering: Numbering, new: Value, old: 
         return []
     number = numbering.new[new]
     if number not in numbering.first_before:
-        # No value before equals the new one: the lost value has a new producer.
-        return [(new, old)] if types_may_agree(new, old) else []
+        # No value before equals the new one: the lost value has a new producer. A constant is not computed from inputs
+        # now: a branch of a constant condition took the place and the name of the branch that held it.
+        return [(new, old)] if types_may_agree(new, old) and old.varying >= new.varying else []
     source = _source(before, numbering, old, number) if new.varying else numbering.first_before[number]
     if source is None:
         return _further_up(before, numbering, old, numbering.first_before[number])
