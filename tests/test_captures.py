@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import importlib
+import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -394,3 +396,16 @@ def test_layers_that_compute_the_same_size_are_proven_apart() -> None:
     example = Example(model, (torch.randn(2, 5, 8), torch.randn(2, 4, 8)))
     made = export(example.model, example.args, dynamic_shapes=(axes, axes))
     assert not prove(example, made.model, made.attribution).unproven
+
+
+def test_a_graph_that_torch_prints_is_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    class Repeating(nn.Module):
+        def forward(self, x: torch.Tensor, times: torch.Tensor) -> torch.Tensor:
+            sys.stdout.write("running\n")
+            return x * len(range(int(times)))
+
+    export(Repeating().eval(), (torch.ones(2), torch.tensor(2)))
+    shown = capfd.readouterr()
+    assert set(shown.out.split()) == {"running"}
+    assert shown.err == ""
+    assert "print" not in vars(importlib.import_module("torch.export._trace"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import warnings
 from collections.abc import Iterator
@@ -27,3 +28,16 @@ def quiet() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def no_graphs_printed() -> Iterator[None]:
+    """Keep torch from printing the graph of a run that failed: it does so where the model reads a tensor's value."""
+    names: dict[str, object] = {}
+    with contextlib.suppress(ImportError):
+        names = vars(importlib.import_module("torch.export._trace"))
+    names["print"] = lambda *_, **__: None  # of this module alone: the model may print
+    try:
+        yield
+    finally:
+        names.pop("print", None)

@@ -30,7 +30,7 @@ from pytest_hierexport._export.dynamo.stack_calls import StackCalls
 from pytest_hierexport._export.faults import is_fault
 from pytest_hierexport._export.modules import Instances, qualified
 from pytest_hierexport._export.patching import replaced
-from pytest_hierexport._export.quiet import quiet
+from pytest_hierexport._export.quiet import no_graphs_printed, quiet
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._onnx.absent import fill_absent
 
@@ -83,6 +83,7 @@ class Recording:
         """Record the export that runs while the context lasts."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(shortcuts())
+            stack.enter_context(no_graphs_printed())
             stack.enter_context(at_each_program(self._copy_program))
             stack.enter_context(at_inlining(self._copy_inlined))
             for holder, name, wrap in (
