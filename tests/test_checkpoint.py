@@ -76,9 +76,9 @@ class OwnModel(PreTrainedModel):
 """
 
 
-def write_own_code(folder: Path) -> None:
+def write_own_code(folder: Path, code: str = OWN_CODE) -> None:
     folder.mkdir()
-    (folder / "own.py").write_text(OWN_CODE)
+    (folder / "own.py").write_text(code)
     config = {
         "model_type": "a_type_of_its_own",
         "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"},
@@ -99,6 +99,20 @@ def test_a_manifest_may_trust_a_checkpoint_s_code(tmp_path: Path, monkeypatch: p
     (tmp_path / "models.toml").write_text('[models.own]\nmodel = "./own"\ntrust_remote_code = true\n')
     (case,) = select(["models.toml"], tmp_path)
     assert type(case.load().model).__name__ == "OwnModel"
+
+
+def test_a_manifest_states_the_inputs_of_a_checkpoint_for_which_none_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
+    write_own_code(tmp_path / "own", OWN_CODE.replace("return", "assert input_ids.shape == (7, 3); return"))
+    manifest = tmp_path / "models.toml"
+    manifest.write_text('[models.own]\nmodel = "./own"\ntrust_remote_code = true\n')
+    with pytest.raises(CollectError, match=r"state \[models\.NAME\.inputs\]"):
+        select(["models.toml"], tmp_path)[0].load()
+    with manifest.open("a") as file:
+        file.write('inputs.input_ids = { shape = [7, 3], dtype = "int64", high = 64 }\n')
+    assert select(["models.toml"], tmp_path)[0].load().kwargs["input_ids"].shape == (7, 3)
 
 
 def test_a_broken_checkpoint_is_quoted(folder: Path) -> None:

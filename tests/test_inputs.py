@@ -91,5 +91,6 @@ def test_guessed_inputs_are_a_note_of_the_example() -> None:
             return words
 
     (note,) = Case("table", Table).load().notes
-    assert note == "its inputs were guessed: words [2, 8] int64; to choose others, return them as well"
+    do = "to choose others, return them as well, or state them in a manifest"
+    assert note == f"its inputs were guessed: words [2, 8] int64; {do}"
     assert Case("table", lambda: (Table(), torch.ones(2, 8))).load().notes == ()

@@ -163,7 +163,8 @@ class Case:
             from pytest_hierexport._cases.inputs import describe, example_inputs
 
             parts["kwargs"] = example_inputs(model, self.name)
-            notes = (f"its inputs were guessed: {describe(parts['kwargs'])}; to choose others, return them as well",)
+            do = "return them as well, or state them in a manifest"
+            notes = (f"its inputs were guessed: {describe(parts['kwargs'])}; to choose others, {do}",)
         shapes = self.dynamic_shapes if self.dynamic_shapes is not None else parts.get("dynamic_shapes")
         args, kwargs = self._inputs(parts.get("args", ()), parts.get("kwargs"))
         inputs = self._bound(model, args, kwargs)

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hierexport._cases.case import Case
-from pytest_hierexport._cases.example import Example
-from pytest_hierexport._cases.inputs import example_inputs
 from pytest_hierexport._errors import CollectError, UsageError, in_words, not_installed
 
 _CONFIG = "config.json"
@@ -52,11 +50,11 @@ def with_remote_code(case: Case) -> Case | None:
     return replace(case, factory=partial(factory, trust_remote_code=True))
 
 
-def load_checkpoint(folder: Path, *, weights: bool, trust_remote_code: bool = False) -> Example:
-    """Load the model of a checkpoint and find inputs that it runs on; nothing is downloaded.
+def load_checkpoint(folder: Path, *, weights: bool, trust_remote_code: bool = False) -> Any:
+    """Load the model of a checkpoint, without inputs; nothing is downloaded.
 
     Raises:
-        CollectError: transformers is missing or cannot load the folder, or the model runs on no inputs that were tried.
+        CollectError: transformers is missing or cannot load the folder.
     """
     try:
         import transformers
@@ -72,8 +70,7 @@ def load_checkpoint(folder: Path, *, weights: bool, trust_remote_code: bool = Fa
         model = _model(transformers, config, folder, weights=weights, trust_remote_code=trust_remote_code)
     except Exception as error:
         raise _not_loaded(folder, error, trust_remote_code=trust_remote_code) from error
-    model.eval()
-    return Example(model, (), example_inputs(model, folder.name))
+    return model.eval()
 
 
 def _model(transformers: Any, config: Any, folder: Path, *, weights: bool, trust_remote_code: bool) -> Any:
