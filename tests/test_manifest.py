@@ -175,6 +175,14 @@ def test_misspelled_key_of_a_manifest_proposes_the_right_one(home: Path) -> None
     assert error.value.do == "perhaps model"
 
 
+@pytest.mark.parametrize("shapes", ['{"ids": {0: "batch"}, "x": {0: "batch"}}', '({0: "batch"},)'])
+def test_stated_inputs_keep_the_dynamic_shapes_of_the_factory(home: Path, shapes: str) -> None:
+    (home / "adders.py").write_text(FACTORY.replace("(torch.ones(1),)", f"(torch.ones(2),), {{}}, {shapes}"))
+    (case,) = read(home, '[models.adder]\nmodel = "adders.py::build"\ninputs.ids = { shape = [3] }\n')
+    found = case.load().dynamic_shapes
+    assert (found["ids"] if isinstance(found, dict) else found[0]) == {0: "batch"}
+
+
 def test_dynamic_entry_that_fits_no_input_has_its_place(home: Path) -> None:
     for stated, found in (('idx = { 0 = "n" }', "idx"), ('ids = { 3 = "n" }', "3")):
         (case,) = read(home, f'[models.a]\nmodel = "adders.py::build"\n[models.a.dynamic]\n{stated}\n')

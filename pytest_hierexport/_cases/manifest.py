@@ -244,10 +244,14 @@ def _model(table: _Table, key: str, name: str, select: Select) -> Case:
 
 
 def _with_inputs(factory: Any, inputs: Mapping[str, InputSpec]) -> object:
-    """Make the model, with the inputs of the manifest instead of the factory's."""
+    """Make the model, with the inputs of the manifest instead of the factory's, whose dynamic shapes stay."""
     made = factory()
-    model = parts_of(made).get("model", made)
-    return Example(model, (), {name: spec.tensor(f"the input {name}") for name, spec in inputs.items()})
+    parts = parts_of(made)
+    shapes = parts.get("dynamic_shapes")
+    if isinstance(shapes, Mapping):
+        shapes = {name: axes for name, axes in shapes.items() if name in inputs}
+    drawn = {name: spec.tensor(f"the input {name}") for name, spec in inputs.items()}
+    return Example(parts.get("model", made), (), drawn, shapes)
 
 
 def _input_spec(table: _Table, name: str, spec: Mapping[str, Any]) -> InputSpec:
