@@ -183,6 +183,15 @@ def test_stated_inputs_keep_the_dynamic_shapes_of_the_factory(home: Path, shapes
     assert (found["ids"] if isinstance(found, dict) else found[0]) == {0: "batch"}
 
 
+def test_a_trusted_checkpoint_may_have_a_factory_of_its_thin_model(home: Path) -> None:
+    (home / "checkpoint").mkdir()
+    (home / "checkpoint" / "config.json").write_text("{}")
+    text = '[models.a]\nmodel = "./checkpoint"\ntrust_remote_code = true\nweights = "thin"\nthin = "adders.py::build"\n'
+    (case,) = read(home, text)
+    assert case.thin is not None
+    assert case.thin.source == "adders.py::build"
+
+
 def test_dynamic_entry_that_fits_no_input_has_its_place(home: Path) -> None:
     for stated, found in (('idx = { 0 = "n" }', "idx"), ('ids = { 3 = "n" }', "3")):
         (case,) = read(home, f'[models.a]\nmodel = "adders.py::build"\n[models.a.dynamic]\n{stated}\n')

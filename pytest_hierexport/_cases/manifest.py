@@ -238,9 +238,10 @@ def _model(table: _Table, key: str, name: str, select: Select) -> Case:
     if not table.values.get("trust_remote_code", False):
         return cases[0]
     trusted = with_remote_code(cases[0])
-    if trusted is None:
+    if trusted is None and key == "model":
         raise table.wrong("trust_remote_code", "a checkpoint folder as the model", selector)
-    return trusted
+    # The smaller model may be a factory, whose code is the project's own.
+    return trusted or cases[0]
 
 
 def _with_inputs(factory: Any, inputs: Mapping[str, InputSpec]) -> object:
