@@ -187,6 +187,12 @@ def test_output_of_pytest_may_be_in_any_encoding(folder: Path, capsys: pytest.Ca
     assert "wrote the snapshot of build" in capsys.readouterr().out
 
 
+def test_options_of_the_project_do_not_leave_out_its_models(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = -m 'not hierexport'\n")
+    assert main(["init"]) == 0
+    assert "wrote the snapshot of build" in capsys.readouterr().out
+
+
 def test_project_without_a_factory_gets_no_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "my_model.py").write_text(MODEL.replace("def build():", "def build(width):"))
     before = files(folder)

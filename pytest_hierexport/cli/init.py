@@ -173,7 +173,8 @@ def _export(names: Sequence[str], here: Path) -> Results:
     from pytest_hierexport._tools.starting import MANIFEST
 
     items = [f"{MANIFEST}::{escape(name)}::test_snapshot" for name in names]
-    command = ["pytest", f"--hierexport-models={MANIFEST}", "--snapshot-update", *items]
+    # The project's own options may leave out the models' tests, as `-m "not hierexport"` does.
+    command = ["pytest", "-m", "hierexport", f"--hierexport-models={MANIFEST}", "--snapshot-update", *items]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         run = [sys.executable, "-m", *command, f"--hierexport-report={report}"]
