@@ -14,7 +14,7 @@ import yaml
 from projects import MODEL
 from pytest_hierexport._cases import select
 from pytest_hierexport._cases.searching import read_sources
-from pytest_hierexport._tools.starting import distinct_names, manifest_text, workflow_of
+from pytest_hierexport._tools.starting import distinct_names, manifest_text, to_configure, workflow_of
 from pytest_hierexport.cli import main
 from pytest_hierexport.cli.init import _named
 
@@ -191,6 +191,29 @@ def test_options_of_the_project_do_not_leave_out_its_models(folder: Path, capsys
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -m 'not hierexport'\n")
     assert main(["init"]) == 0
     assert "wrote the snapshot of build" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("stated", "shown"),
+    [
+        ({}, 'hierexport_models = ["models.toml"] to [tool.pytest.ini_options]'),
+        ({"pyproject.toml": "[tool.pytest]"}, 'hierexport_models = ["models.toml"] to [tool.pytest]'),
+        ({"pyproject.toml": "[tool.pytest.ini_options]\nhierexport_models = 1"}, ""),
+        ({"pytest.ini": ""}, "hierexport_models = models.toml to [pytest] of pytest.ini"),
+        (
+            {"pytest.ini": "", "pyproject.toml": "[tool.pytest.ini_options]\nhierexport_models = 1"},
+            "hierexport_models = models.toml to [pytest] of pytest.ini",
+        ),
+        (
+            {"tox.ini": "[tox]", "setup.cfg": "[tool:pytest]"},
+            "hierexport_models = models.toml to [tool:pytest] of setup.cfg",
+        ),
+    ],
+)
+def test_line_for_a_plain_pytest_goes_where_pytest_reads_it(tmp_path: Path, stated: dict[str, str], shown: str) -> None:
+    for name, text in stated.items():
+        (tmp_path / name).write_text(text)
+    assert to_configure(tmp_path) == shown
 
 
 def test_project_without_a_factory_gets_no_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

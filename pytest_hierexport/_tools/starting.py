@@ -25,6 +25,12 @@ _BUILT = re.compile(r"^\[build-system\]", re.MULTILINE)
 """The table of pyproject.toml that says how the project is built."""
 _STATED = re.compile(r"^\[project\]", re.MULTILINE)
 """The table of pyproject.toml that lists what the project needs."""
+_SECTIONS = {
+    "pyproject.toml": ("[tool.pytest.ini_options]", "[tool.pytest]"),
+    "tox.ini": ("[pytest]",),
+    "setup.cfg": ("[tool:pytest]",),
+}
+"""The tables of pytest's configuration in the files that other tools read, too; its own files have one."""
 _GITHUB = """\
 # Made by `hierexport init`; change it as you like.
 name: hierexport
@@ -182,10 +188,28 @@ def workflow_of(project: Path) -> Workflow:
     return Workflow(path, _GITHUB.format(**values, defaults=defaults))
 
 
-def is_configured(project: Path) -> bool:
-    """Whether a file of pytest's configuration in the project says which models a plain `pytest` checks."""
-    files = (project / name for name in CONFIGURATIONS)
-    return any("hierexport_models" in file.read_text("utf-8", "replace") for file in files if file.is_file())
+def to_configure(project: Path) -> str:
+    """Return what to add so that a plain `pytest` checks the models, and where; empty where pytest's file says which.
+
+    >>> to_configure(Path("a-folder-without-configuration"))
+    'hierexport_models = ["models.toml"] to [tool.pytest.ini_options]'
+    """
+    name, section, text = next(_configurations(project), ("pyproject.toml", _SECTIONS["pyproject.toml"][0], ""))
+    if "hierexport_models" in text:
+        return ""
+    stated = json.dumps([MANIFEST]) if name.endswith(".toml") else MANIFEST
+    return f"hierexport_models = {stated} to {section}{'' if name == 'pyproject.toml' else f' of {name}'}"
+
+
+def _configurations(project: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield the files of a project that may configure pytest, which reads the first alone: name, section and text."""
+    for name in CONFIGURATIONS:
+        file, sections = project / name, _SECTIONS.get(name, ("[pytest]",))
+        if file.is_file():
+            text = file.read_text("utf-8", "replace")
+            stated = [section for section in sections if section in text]
+            # A file of pytest's own counts without any section, too.
+            yield from ((name, section, text) for section in stated or (sections if name not in _SECTIONS else ()))
 
 
 def _installed(project: Path) -> Iterator[str]:

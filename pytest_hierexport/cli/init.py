@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import subprocess
 import sys
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 _LAST_LINES = 10
 _MOST_SHOWN = 8
-_PLAIN = "let a plain pytest check the models: add hierexport_models = {models} to [tool.pytest.ini_options]"
+_PLAIN = "let a plain pytest check the models: add {line}"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +38,7 @@ def _run(options: argparse.Namespace) -> int:
     from pytest_hierexport._cases import select
     from pytest_hierexport._files.atomic import write_new
     from pytest_hierexport._pytest.ids import snapshot_file
-    from pytest_hierexport._tools.starting import MANIFEST, add_models, is_configured, manifest_text, workflow_of
+    from pytest_hierexport._tools.starting import MANIFEST, add_models, manifest_text, to_configure, workflow_of
 
     here = Path.cwd()
     manifest = here / MANIFEST
@@ -65,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
         *(["fix the models above, or remove them from the manifest, then: hierexport init"] if failed else []),
         *([workflow.to_do] if workflow.to_do else []),
         *([] if kept and not is_new else [f"read the snapshots, and commit: git add {shlex.join(files)}"]),
-        *([] if is_configured(here) else [_PLAIN.format(models=json.dumps([MANIFEST]))]),
+        *([_PLAIN.format(line=line)] if (line := to_configure(here)) else []),
         f"check every rule: pytest {MANIFEST} --hierexport-models={MANIFEST}",
         f"after a change that is meant: pytest {MANIFEST} --hierexport-models={MANIFEST} --snapshot-update",
     ]
