@@ -248,6 +248,11 @@ def renamed():
     return net, torch.ones(3)
 def mapping(): return {"model": Net(), "kwargs": {}}
 def example(): return Example(Net(), (1,))
+def named(): return Example(model=Net(), args=(1,))
+def typed():
+    net: Module = Net()
+    return net, (1,)
+def wrapped(): return layers.utils.parametrizations.weight_norm(Linear(3, 1)), (1,)
 def of_class_method(): return Net.from_config(3).eval(), (1,)
 def one_of_two(flag=True):
     if flag:
@@ -259,6 +264,7 @@ def model_alone(): return Net()
 def other_class(): return Plain(), (1,)
 def other_method(): return Plain.from_config(3), (1,)
 def unknown(): return make(), (1,)
+def batch(): return nn.functional.one_hot(torch.arange(3)), torch.ones(3)
 def circular():
     a = b
     b = a
@@ -278,7 +284,8 @@ def test_search_finds_what_returns_a_module_with_inputs(tmp_path: Path) -> None:
     (tmp_path / "env" / "lib").mkdir(parents=True)
     (tmp_path / "env" / "pyvenv.cfg").touch()
     (tmp_path / "env" / "lib" / "found.py").write_text(SOURCES)
-    found = ["pair", "chained", "renamed", "mapping", "example", "of_class_method", "one_of_two"]
+    found = ["pair", "chained", "renamed", "mapping", "example", "named", "typed", "wrapped"]
+    found += ["of_class_method", "one_of_two"]
     assert read_sources(tmp_path).factories() == [f"package/nets.py::{name}" for name in found]
 
 

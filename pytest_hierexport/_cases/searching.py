@@ -105,9 +105,10 @@ class Sources:
                 made = expression.func
                 if _is_module(file, made, self.modules) or self._is_class_method(file, made):
                     return True
-                if not isinstance(made, ast.Attribute):
+                inner = _changed_by(file, expression)
+                if inner is None:
                     return False
-                expression = made.value
+                expression = inner
             else:
                 return False
 
@@ -141,14 +142,26 @@ def _read(path: Path) -> _File | None:
 
 def _is_module(file: _File, expression: ast.expr, known: Iterable[str]) -> bool:
     name = file.qualified(expression)
-    return is_torch_nn(name) or name.rpartition(".")[2] in known
+    last = name.rpartition(".")[2]
+    # The functions of torch.nn, as those of torch.nn.functional, return tensors; classes alone begin with a capital.
+    return (is_torch_nn(name) and last[:1].isupper()) or last in known
+
+
+def _changed_by(file: _File, call: ast.Call) -> ast.expr | None:
+    """Return what a call may return changed: what its method is of, or the first argument of a function of torch.nn."""
+    if is_torch_nn(file.qualified(call.func)):
+        return next(iter(call.args), None)
+    return call.func.value if isinstance(call.func, ast.Attribute) else None
 
 
 def _assigned(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
     """Yield the names that a function assigns with their values, but for `model = model.eval()`."""
     for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            name, used = node.targets[0].id, {each.id for each in ast.walk(node.value) if isinstance(each, ast.Name)}
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if len(targets) == 1 and isinstance(targets[0], ast.Name):
+            name, used = targets[0].id, {each.id for each in ast.walk(node.value) if isinstance(each, ast.Name)}
             yield from [] if name in used else [(name, node.value)]
 
 
@@ -162,3 +175,4 @@ def _model_of(file: _File, returned: ast.expr) -> Iterator[ast.expr]:
         yield from [stated["model"]] if len(stated) > 1 and "model" in stated else []
     if isinstance(returned, ast.Call) and file.qualified(returned.func).rpartition(".")[2] == _EXAMPLE:
         yield from returned.args[:1]
+        yield from (keyword.value for keyword in returned.keywords if keyword.arg == "model")
