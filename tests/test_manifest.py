@@ -226,3 +226,17 @@ def test_manifest_that_is_not_text_is_named_as_that(home: Path) -> None:
     (home / "models.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(CollectError, match="readable UTF-8"):
         select(["models.toml"], home)
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ('dtype = "uint8", low = 200, high = 300', "numbers from 200 to 299, of which uint8 cannot hold all"),
+        ('dtype = "int64", high = 99999999999999999999', "cannot hold all"),
+        ('dtype = "quint8"', "RuntimeError|TypeError"),
+    ],
+)
+def test_input_that_cannot_be_drawn_is_named_when_inputs_are_made(home: Path, spec: str, found: str) -> None:
+    (case,) = read(home, f'[models.a]\nmodel = "adders.py::build"\ninputs.ids = {{ shape = [3], {spec} }}\n')
+    with pytest.raises(CollectError, match=rf"the input ids to be a tensor that torch can draw(.|\n)*({found})"):
+        case.load()

@@ -34,7 +34,7 @@ class InputSpec:
         """Draw the input: normal values for floats, uniform ones for integers and booleans.
 
         Raises:
-            CollectError: torch has no such dtype; the error names the input.
+            CollectError: torch has no such dtype, or cannot draw such a tensor; the error names the input.
         """
         import torch
 
@@ -43,10 +43,25 @@ class InputSpec:
             raise CollectError(
                 f"a dtype of torch for {name}", found=repr(self.dtype), do="write float32, int64, bool or the like"
             )
+        try:
+            return self._drawn(dtype)
+        except (OverflowError, RuntimeError, TypeError, ValueError) as error:
+            raise CollectError(
+                f"{name} to be a tensor that torch can draw: {self.dtype}{list(self.shape)}",
+                found=in_words(error),
+                do="state another shape, dtype or range",
+            ) from None
+
+    def _drawn(self, dtype: torch.dtype) -> torch.Tensor:
+        import torch
+
         if dtype.is_floating_point or dtype.is_complex:
             return torch.randn(self.shape, dtype=torch.complex64 if dtype.is_complex else torch.float32).to(dtype)
         if dtype is torch.bool:
             return torch.randint(0, 2, self.shape).to(dtype)
+        limits = torch.iinfo(dtype)
+        if self.low < limits.min or self.high - 1 > limits.max:
+            raise ValueError(f"numbers from {self.low} to {self.high - 1}, of which {self.dtype} cannot hold all")
         return torch.randint(self.low, self.high, self.shape).to(dtype)
 
 
