@@ -865,3 +865,13 @@ def test_renamed_values_without_types_keep_their_origins() -> None:
         t0 = Relu(x) t1 = Shape(t0) t2 = Expand(w, t1) t3 = Mul(t0, t2) y = Exp(t3) }"""
     found = carried(before, after, u="a", s="b", e="b", p="c", y="d")
     assert [found[f"t{i}"] for i in range(4)] == [[(call, "traced")] for call in "abbc"]
+
+
+@pytest.mark.parametrize("names", ["w y v u", "y w u v"])
+def test_names_that_were_exchanged_tell_no_alias(names: str) -> None:
+    def chain(u: str, v: str, w: str, y: str) -> str:
+        return f"""g (float[2] x) => (float[2] z) {{
+            {u} = Relu(x) {v} = Sin({u}) {w} = Cos({v}) {y} = Exp({w}) z = Neg({y}) }}"""
+
+    found = carried(chain(*"uvwy"), chain(*names.split()), u="a", v="b", w="c", y="d", z="d")
+    assert {key: origins[0][0] for key, origins in found.items()} == dict(zip([*names.split(), "z"], "abcdd", strict=True))

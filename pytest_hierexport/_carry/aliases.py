@@ -68,9 +68,10 @@ def _dropped(before: Flat, after: Flat, numbering: Numbering) -> Iterator[Alias]
         same_name = before.producer_of(node.first_name)
         if same_name is None:
             continue
-        # A value before has given its name to one that it is computed from: what lay between was dropped.
+        # A value before has given its name to one that it is computed from: what lay between was dropped. One that is
+        # still computed has another name now.
         for new, named in zip(node.outputs, same_name.outputs, strict=False):
-            if not _is_equal(numbering, new, named):
+            if numbering.old[named] not in numbering.alive and not _is_equal(numbering, new, named):
                 source = _source(before, numbering, named, numbering.new[new])
                 if source is not None:
                     yield named, source
