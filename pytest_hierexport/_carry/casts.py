@@ -178,7 +178,10 @@ def attribute_casts(attribution: Attribution, before: Attributed, after: Contrac
     # No node computes an input or a constant: its cast belongs to the calls that take it.
     for cast, source in reversed(list(after.casts.items())):
         if cast.key not in origins:
-            found = [o for consumer in flat.consumers_of(cast) for o in origins.get(consumer.key, ())]
+            consumers = flat.consumers_of(cast)
+            # Any call may read the shape alone, and owns no elements for it.
+            readers = [each for each in consumers if not set(cast.outputs).isdisjoint(each.data_operands)]
+            found = [o for consumer in readers or consumers for o in origins.get(consumer.key, ())]
             evidence = Evidence.FUSED if source.varying else Evidence.FOLDED
             origins[cast.key] = ordered(evidence, found or [Origin(ROOT, evidence)])
     return replace(attribution, nodes={node.key: origins[node.key] for node in flat.nodes})
