@@ -874,4 +874,5 @@ def test_names_that_were_exchanged_tell_no_alias(names: str) -> None:
             {u} = Relu(x) {v} = Sin({u}) {w} = Cos({v}) {y} = Exp({w}) z = Neg({y}) }}"""
 
     found = carried(chain(*"uvwy"), chain(*names.split()), u="a", v="b", w="c", y="d", z="d")
-    assert {key: origins[0][0] for key, origins in found.items()} == dict(zip([*names.split(), "z"], "abcdd", strict=True))
+    owners = {key: origins[0][0] for key, origins in found.items()}
+    assert owners == dict(zip([*names.split(), "z"], "abcdd", strict=True))

@@ -177,11 +177,15 @@ class TestWhatIsWritten:
         assert entries(nodes["y/then_branch/b0"])["namespace"] == ""
         assert entries(nodes["my%2Edom::Twice:://b"])["hierexport.tag"] == "/Net/Layer.0"
 
-    def test_origin_that_is_no_call_writes_nothing(self) -> None:
+    @pytest.mark.parametrize(
+        ("origins", "found"),
+        [(traced("layer.9"), r"found the call 'layer\.9'"), ((("layer.0", "traced"),), r"found \('layer\.0', 'traced'\)")],
+    )
+    def test_origin_that_is_no_call_writes_nothing(self, origins: Any, found: str) -> None:
         proto = make_proto()
         before = proto.SerializeToString(deterministic=True)
-        attribution = Attribution(HIERARCHY, {"t": traced("layer.9")})
-        with pytest.raises(TagError, match=r"found the call 'layer\.9'"):
+        attribution = Attribution(HIERARCHY, {"t": origins})
+        with pytest.raises(TagError, match=found):
             storage.attach_proto(proto, attribution)
         assert proto.SerializeToString(deterministic=True) == before
 

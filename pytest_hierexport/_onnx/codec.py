@@ -80,7 +80,7 @@ class Writer:
         tags: Where the texts are written; those for other places are empty.
 
     Raises:
-        TagError: An origin is a call that the hierarchy does not list.
+        TagError: An origin is of another type, or a call that the hierarchy does not list.
     """
 
     def __init__(self, attribution: Attribution, tags: Tags = "both") -> None:
@@ -104,6 +104,8 @@ class Writer:
     def _compose(self, origins: Origins) -> Texts:
         hierarchy = self._attribution.hierarchy
         for origin in origins:
+            if not isinstance(origin, Origin):
+                refuse("an Origin(call, evidence) for each call that a node comes from", repr(origin))
             if origin.call not in hierarchy:
                 refuse(
                     "origins among the calls of the hierarchy",
