@@ -130,6 +130,8 @@ def test_paths_start_at_the_manifest(home: Path) -> None:
         ('[models.a]\nmodel = "bert"\n[models.a.inputs]\nx = 3\n', "a table at models.a.inputs.x", "3"),
         ('[models.a]\nmodel = "bert"\n[models.a.dynamic]\nx = { a = "b" }\n', "axes and the names", "'a'"),
         ('[models.a]\nmodel = "bert"\n[models.a.tolerances]\nfloat32 = -1\n', "0 or more", "-1"),
+        ('[models.a]\nmodel = "bert"\n[models.a.tolerances]\nfloat32 = nan\n', "0 or more", "nan"),
+        ('[models.a]\nmodel = "bert"\ntimeout = nan\n', "a number of seconds", "nan"),
         ('[models.a]\nmodel = "bert"\n[models.a.tolerances]\nfloat = 1e-3\n', "a floating dtype", "float"),
         (
             KNOWN + 'rule = "MUST-003"\nuntil = 2030-01-01\nreason = ""\n',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -145,13 +146,14 @@ class _Table:
 
 @cache
 def _validator() -> Any:
-    """Return the validator of a model's table, with the types of TOML: a date, and 20.0 is no integer."""
+    """Return the validator of a model's table, with the types of TOML: a date, 20.0 is no integer and nan no number."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
     types = Draft202012Validator.TYPE_CHECKER.redefine_many(
         {
             "integer": lambda _, value: isinstance(value, int) and not isinstance(value, bool),
+            "number": lambda _, value: type(value) in {int, float} and not math.isnan(value),
             "date": lambda _, value: isinstance(value, dt.date) and not isinstance(value, dt.datetime),
         }
     )
