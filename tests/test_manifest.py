@@ -194,6 +194,15 @@ def test_a_trusted_checkpoint_may_have_a_factory_of_its_thin_model(home: Path) -
     assert case.thin.source == "adders.py::build"
 
 
+def test_one_name_for_axes_of_different_sizes_is_refused(home: Path) -> None:
+    inputs = "inputs.ids = { shape = [2] }\ninputs.x = { shape = [3, 2] }\n"
+    text = f'[models.adder]\nmodel = "adders.py::build"\n{inputs}dynamic.ids = {{ 0 = "n" }}\n'
+    assert read(home, f'{text}dynamic.x = {{ 1 = "n" }}\n')[0].load().dynamic_shapes["x"] == {1: "n"}
+    (case,) = read(home, f'{text}dynamic.x = {{ 0 = "n" }}\n')
+    with pytest.raises(CollectError, match="'n', which is 2 at axis 0 of ids and 3 at axis 0 of x"):
+        case.load()
+
+
 def test_dynamic_entry_that_fits_no_input_has_its_place(home: Path) -> None:
     for stated, found in (('idx = { 0 = "n" }', "idx"), ('ids = { 3 = "n" }', "3")):
         (case,) = read(home, f'[models.a]\nmodel = "adders.py::build"\n[models.a.dynamic]\n{stated}\n')

@@ -41,17 +41,41 @@ def complete_shapes(shapes: Any, inputs: inspect.BoundArguments | None, of: str)
             found=unknown or f"{len(shapes)} entries",
             do="name inputs as forward names them" if unknown else "state one for each input, None for a static one",
         )
-    for name, axes in by_name.items():
-        if axes is not None and isinstance(given[name], torch.Tensor):
-            _check_axes(axes, list(given[name].shape), f"{name} in {of}", name)
+    tensors = {
+        name: axes for name, axes in by_name.items() if axes is not None and isinstance(given[name], torch.Tensor)
+    }
+    for name, axes in tensors.items():
+        _check_axes(axes, list(given[name].shape), f"{name} in {of}", name)
+    _check_equal_names(tensors, given, of)
     return {name: shapes.get(name) for name in given} if isinstance(shapes, Mapping) else shapes
+
+
+def _check_equal_names(shapes: Mapping[str, Any], given: Mapping[str, Any], of: str) -> None:
+    """Refuse one name for axes of different sizes: torch would write it on both, as if they were always equal."""
+    first: dict[str, tuple[int, str]] = {}
+    for name, axes in shapes.items():
+        for axis, size in _stated(axes).items():
+            if not isinstance(size, str):
+                continue
+            here = given[name].shape[axis], f"axis {axis} of {name}"
+            known = first.setdefault(size, here)
+            if known[0] != here[0]:
+                raise UsageError(
+                    f"axes of one dynamic size of {of} to be equal in its inputs",
+                    found=f"{size!r}, which is {known[0]} at {known[1]} and {here[0]} at {here[1]}",
+                    do="give sizes that differ names of their own",
+                )
+
+
+def _stated(axes: Any) -> dict[Any, Any]:
+    return dict(axes) if isinstance(axes, Mapping) else dict(enumerate(axes))
 
 
 def _check_axes(axes: Any, sizes: Sequence[int], of: str, name: str) -> None:
     if not isinstance(axes, Mapping) and not (isinstance(axes, (list, tuple)) and len(axes) == len(sizes)):
         do = f'state {{axis: "size"}}, or an entry for each axis; the shape of {name} is {sizes}'
         raise UsageError(f"dynamic axes of {of} among its {len(sizes)}", found=repr(axes), do=do)
-    stated = dict(axes) if isinstance(axes, Mapping) else dict(enumerate(axes))
+    stated = _stated(axes)
     beyond = [axis for axis in stated if not isinstance(axis, int) or not -len(sizes) <= axis < len(sizes)]
     if beyond:
         raise UsageError(
