@@ -119,6 +119,12 @@ def test_paths_start_at_the_manifest(home: Path) -> None:
         ('[models.a]\nmodel = "bert"\nopset = true\n', "a whole number at models.a.opset", "True"),
         ('[models.a]\nmodel = "*"\n', "a single model", "which is"),
         ('[models.a]\nmodel = "other.toml"\n', "a single model", "other.toml"),
+        ('[models.a]\nmodel = "models.toml::a"\n', "not defined by itself at models.a.model", "models.toml::a"),
+        (
+            '[models.a]\nmodel = "models.toml::b"\n[models.b]\nmodel = "b=models.toml::a"\n',
+            "not defined by itself at models.a.model",
+            "models.toml::b",
+        ),
         ('[models.a]\nmodel = "bert"\ntrust_remote_code = true\n', "a checkpoint folder", "bert"),
         (
             '[models.a]\nmodel = "bert"\n[models.a.inputs]\nx = { shape = [-1] }\n',

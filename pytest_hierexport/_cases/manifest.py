@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -24,6 +25,8 @@ from pytest_hierexport._files.schemas import load_schema
 Select = Callable[[Sequence[str], Path], list[Case]]
 _PLAIN = ("exporter", "opset", "weights", "randomise", "strict", "allow_derived", "timeout", "details")
 """The entries that a case takes as they are."""
+_READ: ContextVar[tuple[tuple[Path, str], ...]] = ContextVar("_READ", default=())
+"""The entries that are being read: a model of a manifest may be that of another entry, with what it states."""
 _OF_THE_FACTORY = ("model", "thin", "inputs", "trust_remote_code")
 """The entries that say how the model and its inputs are made."""
 
@@ -231,10 +234,16 @@ def _model(table: _Table, key: str, name: str, select: Select) -> Case:
     selector = table.values[key]
     if selector.endswith(".toml"):
         raise table.wrong(key, "a single model", selector)
+    here, around = (table.path, table.place), _READ.get()
+    if here in around:
+        raise table.wrong(key, "a model that is not defined by itself", selector)
+    token = _READ.set((*around, here))
     try:
         cases = select([selector], table.path.parent)
     except HierexportError as error:
         raise type(error)(f"{error.expected}, for {name} in {table.path}", found=error.found, do=error.do) from None
+    finally:
+        _READ.reset(token)
     if len(cases) != 1:
         raise table.wrong(key, "a single model", f"{selector}, which is {len(cases)}")
     if not table.values.get("trust_remote_code", False):
