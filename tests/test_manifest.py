@@ -209,6 +209,16 @@ def test_one_name_for_axes_of_different_sizes_is_refused(home: Path) -> None:
         case.load()
 
 
+def test_entry_of_an_entry_keeps_what_it_does_not_state_anew(home: Path) -> None:
+    inner = 'model = "adders.py::build"\nopset = 20\nkeep = ["torch.nn.ReLU"]\nafter = ["onnxruntime:all"]\n'
+    failure = '[[models.a.known_failures]]\nrule = "MUST-005"\nuntil = 2030-01-01\nreason = "torch"\n'
+    text = f'[models.a]\n{inner}tolerances.float32 = 0.5\n{failure}[models.b]\nmodel = "models.toml::a"\n'
+    one, other = read(home, text)
+    for name in ("opset", "keep", "after", "tolerances", "known_failures"):
+        assert getattr(one, name) == getattr(other, name) != getattr(Case("default", object), name)
+    assert read(home, f"{text}keep = []\n")[1].keep == ()
+
+
 def test_dynamic_entry_that_fits_no_input_has_its_place(home: Path) -> None:
     for stated, found in (('idx = { 0 = "n" }', "idx"), ('ids = { 3 = "n" }', "3")):
         (case,) = read(home, f'[models.a]\nmodel = "adders.py::build"\n[models.a.dynamic]\n{stated}\n')

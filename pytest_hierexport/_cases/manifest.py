@@ -181,15 +181,23 @@ def _case(table: _Table, name: str, source: str, select: Select) -> Case:
         anchor=table.path,
         manifest=table.path,
         dynamic_shapes=_dynamic(values.get("dynamic", {}), inputs) or case.dynamic_shapes,
-        tolerances={dtype: float(stated) for dtype, stated in values.get("tolerances", {}).items()},
-        known_failures=_known_failures(values),
-        after=tuple(map(_step, values.get("after", ()))),
-        keep=tuple(map(str, values.get("keep", ()))),
-        thin=_thin(table, name, select),
         entry=repr({key: values[key] for key in _OF_THE_FACTORY if key in values}),
         stated=frozenset(values),
-        **{key: values[key] for key in _PLAIN if key in values},
+        **_options(table, name, select),
     )
+
+
+def _options(table: _Table, name: str, select: Select) -> dict[str, Any]:
+    """Return the options that an entry states; others stay as the model has them, which may be that of an entry."""
+    values = table.values
+    options: dict[str, Any] = {
+        "tolerances": {dtype: float(stated) for dtype, stated in values.get("tolerances", {}).items()},
+        "known_failures": _known_failures(values),
+        "after": tuple(map(_step, values.get("after", ()))),
+        "keep": tuple(map(str, values.get("keep", ()))),
+        "thin": _thin(table, name, select),
+    }
+    return {key: options.get(key, stated) for key, stated in values.items() if key in {*options, *_PLAIN}}
 
 
 def _check_choices(table: _Table) -> None:
