@@ -216,7 +216,13 @@ def test_entry_of_an_entry_keeps_what_it_does_not_state_anew(home: Path) -> None
     one, other = read(home, text)
     for name in ("opset", "keep", "after", "tolerances", "known_failures"):
         assert getattr(one, name) == getattr(other, name) != getattr(Case("default", object), name)
+    assert one.stated <= other.stated
     assert read(home, f"{text}keep = []\n")[1].keep == ()
+
+
+def test_entry_of_an_entry_tells_the_cache_of_both(home: Path) -> None:
+    text = '[models.a]\nmodel = "adders.py::build"\ninputs.ids.shape = [{}]\n[models.b]\nmodel = "models.toml::a"\n'
+    assert read(home, text.format(2))[1].entry != read(home, text.format(3))[1].entry
 
 
 def test_dynamic_entry_that_fits_no_input_has_its_place(home: Path) -> None:

@@ -181,8 +181,9 @@ def _case(table: _Table, name: str, source: str, select: Select) -> Case:
         anchor=table.path,
         manifest=table.path,
         dynamic_shapes=_dynamic(values.get("dynamic", {}), inputs) or case.dynamic_shapes,
-        entry=repr({key: values[key] for key in _OF_THE_FACTORY if key in values}),
-        stated=frozenset(values),
+        # The model may be that of another entry, which says how the model and its inputs are made.
+        entry=case.entry + repr({key: values[key] for key in _OF_THE_FACTORY if key in values}),
+        stated=case.stated | values.keys(),
         **_options(table, name, select),
     )
 
