@@ -353,6 +353,17 @@ def test_constant_valued_output_is_ambiguous() -> None:
     assert verdict("a", text, {"zero": "a"}, {"a": ("x", "zero"), "/": ("x", "zero")}).kind is VerdictKind.AMBIGUOUS
 
 
+def test_output_that_may_be_an_input_is_ambiguous() -> None:
+    runs = runs_of(CHAIN, {"y": "a", "z": "b"}, CALLS)
+    near = {"x": runs.candidates["x"], "y": (runs.candidates["x"][0] | runs.candidates["y"][0],)}
+    runs = replace(runs, candidates={**runs.candidates, **near})
+    found = {call: judge(runs, call) for call in ("a", "b")}
+    assert {call: each and each.kind for call, each in found.items()} == {
+        "a": VerdictKind.AMBIGUOUS,
+        "b": VerdictKind.PROVEN,
+    }
+
+
 def test_sequence_is_judged_tensor_by_tensor() -> None:
     text = """g (float[2] x) => (float[1] z) {
       i = Constant<value = int64 {0}>() s = SplitToSequence<axis=0>(x) z = SequenceAt(s, i)
