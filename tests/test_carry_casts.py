@@ -134,3 +134,10 @@ def test_cast_of_an_input_belongs_to_the_calls_that_read_its_elements() -> None:
     after = """g (float[n, 2] x) => (int64[2] s, float[n, 2] y) {
         x16 = Cast<to = 10>(x) s = Shape(x16) y16 = Relu(x16) y = Cast<to = 1>(y16) }"""
     assert carried(before, after, s="a", y="b")["x16"] == [("b", "fused")]
+
+
+def test_renamed_casts_of_the_model_keep_their_calls() -> None:
+    graph = """g (float[2] x) => (float[2] y) {{
+        {0} = Neg(x) {1} = Cast<to = 10>({0}) {2} = Exp({1}) {3} = Cast<to = 1>({2}) y = Relu({3}) }}"""
+    found = carried(graph.format(*"hced"), graph.format(*"tuvw"), h="a", c="b", e="c", d="d", y="a")
+    assert (found["u"], found["w"]) == ([("b", "traced")], [("d", "traced")])

@@ -12,7 +12,7 @@ from pytest_hierexport._carry.copies import attribute_copies
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat, drop_prefix
 from pytest_hierexport._carry.leftover import attribute_leftover, initializer_origins
-from pytest_hierexport._carry.match import Attributed, OriginsOf, attribute_matched, match
+from pytest_hierexport._carry.match import Attributed, Match, OriginsOf, attribute_matched, match
 from pytest_hierexport._carry.regions import attribute_regions
 from pytest_hierexport._onnx.models import as_ir
 
@@ -46,15 +46,21 @@ def carry(before: Model, attribution: Attribution, after: Model, *, primary: Pri
     flat_after = flat_copy(as_ir(after))
     drop_prefix(flat, flat_after)
     both = contracted(flat, flat_after)
-    if both is None:
-        return carry_flat(attributed, flat_after, primary)
+    matched = match(attributed, flat_after)
+    # A tool that only renamed the casts of the graph before changed no precision.
+    if both is None or matched.matched.issuperset(both[1].casts):
+        return _attribution(matched, primary)
     old, new = both
     return attribute_casts(carry_flat(old.attributed(attributed), new.flat, primary), attributed, new, primary)
 
 
 def carry_flat(attributed: Attributed, after: Flat, primary: Primary = "first") -> Attribution:
     """Compute the attribution of `after`, as :func:`carry` does, from flat copies of both graphs."""
-    matched = match(attributed, after)
+    return _attribution(match(attributed, after), primary)
+
+
+def _attribution(matched: Match, primary: Primary) -> Attribution:
+    attributed, after = matched.attributed, matched.after
     origins: OriginsOf = {node: [] for node in after.nodes}
     for attribute in _PASSES:
         attribute(matched, origins)
