@@ -876,3 +876,11 @@ def test_names_that_were_exchanged_tell_no_alias(names: str) -> None:
     found = carried(chain(*"uvwy"), chain(*names.split()), u="a", v="b", w="c", y="d", z="d")
     owners = {key: origins[0][0] for key, origins in found.items()}
     assert owners == dict(zip([*names.split(), "z"], "abcdd", strict=True))
+
+
+@pytest.mark.parametrize(("stated", "written"), [("x,,", "x"), ("x", "x,,")])
+def test_absent_inputs_at_the_end_are_no_difference(stated: str, written: str) -> None:
+    before = f"g (float[2] x) => (float[2] y) {{ u = Clip({stated}) v = Sin(u) y = Exp(v) }}"
+    after = f"g (float[2] x) => (float[2] y) {{ s = Clip({written}) t = Sin(s) y = Exp(t) }}"
+    found = carried(before, after, u="a", v="b", y="c")
+    assert found == {"s": [("a", "traced")], "t": [("b", "traced")], "y": [("c", "traced")]}

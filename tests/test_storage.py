@@ -179,7 +179,10 @@ class TestWhatIsWritten:
 
     @pytest.mark.parametrize(
         ("origins", "found"),
-        [(traced("layer.9"), r"found the call 'layer\.9'"), ((("layer.0", "traced"),), r"found \('layer\.0', 'traced'\)")],
+        [
+            (traced("layer.9"), r"found the call 'layer\.9'"),
+            ((("layer.0", "traced"),), r"found \('layer\.0', 'traced'\)"),
+        ],
     )
     def test_origin_that_is_no_call_writes_nothing(self, origins: Any, found: str) -> None:
         proto = make_proto()

@@ -7,7 +7,7 @@ function's inputs: a graph whose functions a tool inlined gives the same copy.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -89,7 +89,7 @@ class _Copier:
     def _node(self, node: ir.Node, key: str, place: _Place) -> None:
         function = self.model.functions.get(node.op_identifier())
         opsets, given = self.model.opset_imports, stated(node, place.passed)
-        inputs = tuple(None if value is None else self._copied(place, value) for value in node.inputs)
+        inputs = tuple(None if value is None else self._copied(place, value) for value in _given(node))
         outer = tuple(place.scope[value] for value in _captured(node) if value in place.scope)
         copied = Node(
             key=key,
@@ -162,6 +162,12 @@ def _shape(value: ir.Value) -> tuple[int | str | None, ...] | None:
     if value.shape is None:
         return None
     return tuple(dim if isinstance(dim, int) else str(dim) for dim in value.shape)
+
+
+def _given(node: ir.Node) -> Sequence[ir.Value | None]:
+    """Return the inputs of a node without absent ones at the end: tools drop these."""
+    count = max((i for i, value in enumerate(node.inputs, 1) if value is not None), default=0)
+    return node.inputs[:count]
 
 
 def _all_operands(node: ir.Node) -> Iterator[ir.Value]:
