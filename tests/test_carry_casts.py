@@ -129,7 +129,7 @@ def test_source_of_a_new_cast_keeps_its_name() -> None:
     assert (found["u"], found["w"]) == ([("a", "traced")], [("c", "traced")])
 
 
-def test_cast_of_an_input_belongs_to_the_calls_that_read_its_elements() -> None:
+def test_cast_of_an_input_belongs_to_who_reads_elements() -> None:
     before = "g (float[n, 2] x) => (int64[2] s, float[n, 2] y) { s = Shape(x) y = Relu(x) }"
     after = """g (float[n, 2] x) => (int64[2] s, float[n, 2] y) {
         x16 = Cast<to = 10>(x) s = Shape(x16) y16 = Relu(x16) y = Cast<to = 1>(y16) }"""

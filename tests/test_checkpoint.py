@@ -101,9 +101,7 @@ def test_a_manifest_may_trust_a_checkpoint_s_code(tmp_path: Path, monkeypatch: p
     assert type(case.load().model).__name__ == "OwnModel"
 
 
-def test_a_manifest_states_the_inputs_of_a_checkpoint_for_which_none_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_manifest_states_inputs_that_cannot_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
     write_own_code(tmp_path / "own", OWN_CODE.replace("return", "assert input_ids.shape == (7, 3); return"))
     manifest = tmp_path / "models.toml"

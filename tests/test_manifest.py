@@ -191,7 +191,7 @@ def test_stated_inputs_keep_the_dynamic_shapes_of_the_factory(home: Path, shapes
     assert (found["ids"] if isinstance(found, dict) else found[0]) == {0: "batch"}
 
 
-def test_a_trusted_checkpoint_may_have_a_factory_of_its_thin_model(home: Path) -> None:
+def test_thin_model_of_a_trusted_checkpoint_may_be_a_factory(home: Path) -> None:
     (home / "checkpoint").mkdir()
     (home / "checkpoint" / "config.json").write_text("{}")
     text = '[models.a]\nmodel = "./checkpoint"\ntrust_remote_code = true\nweights = "thin"\nthin = "adders.py::build"\n'
@@ -209,7 +209,7 @@ def test_one_name_for_axes_of_different_sizes_is_refused(home: Path) -> None:
         case.load()
 
 
-def test_entry_of_an_entry_keeps_what_it_does_not_state_anew(home: Path) -> None:
+def test_entry_of_an_entry_keeps_what_it_leaves_out(home: Path) -> None:
     inner = 'model = "adders.py::build"\nopset = 20\nkeep = ["torch.nn.ReLU"]\nafter = ["onnxruntime:all"]\n'
     failure = '[[models.a.known_failures]]\nrule = "MUST-005"\nuntil = 2030-01-01\nreason = "torch"\n'
     text = f'[models.a]\n{inner}tolerances.float32 = 0.5\n{failure}[models.b]\nmodel = "models.toml::a"\n'
@@ -269,7 +269,7 @@ def test_manifest_that_is_not_text_is_named_as_that(home: Path) -> None:
         ('dtype = "quint8"', "RuntimeError|TypeError"),
     ],
 )
-def test_input_that_cannot_be_drawn_is_named_when_inputs_are_made(home: Path, spec: str, found: str) -> None:
+def test_input_that_cannot_be_drawn_is_named(home: Path, spec: str, found: str) -> None:
     (case,) = read(home, f'[models.a]\nmodel = "adders.py::build"\ninputs.ids = {{ shape = [3], {spec} }}\n')
     with pytest.raises(CollectError, match=rf"the input ids to be a tensor that torch can draw(.|\n)*({found})"):
         case.load()
