@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._carry import carry
 from pytest_hierexport._carry.anchors import original
 from pytest_hierexport._errors import HierexportError, UsageError, gist
+from pytest_hierexport._onnx.absent import stored_bytes
 from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._tools.tagged_file import TaggedFile
 
@@ -60,8 +62,25 @@ def doubts(tagged: TaggedFile, carried: TaggedFile) -> Iterator[str]:
     originals = {name: original(name, before) for name in after}
     shared = sum(after[name] for name, known in originals.items() if known)
     kept = sum(before[name] for name in set(originals.values()) if name)
-    if before and after and max(shared / sum(after.values()), kept / sum(before.values())) < _FEWEST_SHARED:
+    few = before and after and max(shared / sum(after.values()), kept / sum(before.values())) < _FEWEST_SHARED
+    # A tool that renames all weights leaves what they hold.
+    if few and not _shares_contents(tagged, carried):
         yield "by their names, few of its weights are those of the tagged file: it was probably made of another"
+
+
+def _shares_contents(tagged: TaggedFile, carried: TaggedFile) -> bool:
+    """Whether enough weights of one file hold the same as some of the other, whatever their names."""
+    before, after = (_contents(file) for file in (tagged, carried))
+    shared = sum(size for content, size in after.items() if content in before)
+    fewest = min(sum(before.values()), sum(after.values()))
+    return shared > _FEWEST_SHARED * fewest
+
+
+def _contents(file: TaggedFile) -> dict[bytes, int]:
+    """Return the number of elements of each initializer, without scalars, by a digest of what it holds."""
+    tensors = [value.const_value for value in file.to_ir().graph.initializers.values()]
+    stored = [each for each in tensors if each is not None and len(each.shape) and stored_bytes(each)]
+    return {sha256(f"{each.dtype} {each.shape}".encode() + each.tobytes()).digest(): each.size for each in stored}
 
 
 def _sizes(proto: onnx.ModelProto) -> dict[str, int]:
