@@ -64,11 +64,14 @@ def test_folder_of_a_models_name_proposes_the_model(tmp_path: Path) -> None:
     assert error.value.do.startswith("perhaps models.toml::spotter; else name a folder that save_pretrained wrote")
 
 
-def test_one_model_of_several_is_named_by_an_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("selector", ["models.toml", "models.toml::"])
+def test_one_model_of_several_is_named_by_an_example(
+    selector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models.toml").write_text("[models.one]\nmodel = 'bert'\n[models.two]\nmodel = 'beit'\n")
     with pytest.raises(UsageError, match=r"found one, two\nto do: name one of them, such as models\.toml::one$"):
-        select_one("models.toml")
+        select_one(selector)
 
 
 def test_a_model_that_two_selectors_name_is_one_case(tmp_path: Path) -> None:

@@ -97,7 +97,8 @@ def _single(case: Case) -> str:
     """Return a selector of a case alone, without a name that one gave it."""
     named = _NAMED.fullmatch(case.source)
     source = named["selector"] if named else case.source
-    return source if case.manifest is None or "::" in source else f"{source}::{case.name}"
+    path, _, name = source.partition("::")
+    return source if case.manifest is None or name else f"{path}::{case.name}"
 
 
 def select_one(selector: str) -> Case:
