@@ -139,18 +139,25 @@ def test_merged_function_node_keeps_calls_that_no_caller_explains() -> None:
 
 
 def test_input_that_function_returns_belongs_to_its_caller() -> None:
-    text = """g (float[2] x) => (float[2] z) { y, same = my.outer(x) z = Add(y, same) }
+    text = """g (float[2] x) => (float[2] z, float[2] s) { y, same = my.outer(x) z = Add(y, same) r, s = my.outer(z) }
     <domain: "my", opset_import: ["" : 20, "my" : 1]> outer (v) => (u, v) { w, t = my.both(v) u = Mul(w, t) }
     <domain: "my", opset_import: ["" : 20]> both (v) => (w, v) { w = Neg(v) }"""
-    graph = graph_of(text, {"y": "a", "z": "b", "my::outer:://w": "a.in a.in@1"})
+    graph = graph_of(text, {"y": "a", "z": "b", "r": "a@1", "my::outer:://w": "a.in a.in@1"})
     assert calls(graph, "same") == {"", "a"}
-    (product,) = (node for node in graph.nodes if node.operator == "Mul")
+    product, _ = (node for node in graph.nodes if node.operator == "Mul")
     assert calls(graph, product.inputs[1]) == {"", "a", "a.in"}
 
 
-def test_function_called_by_foreign_call_has_no_owner() -> None:
+def test_origins_without_counterparts_own_the_nodes_of_each_call() -> None:
     graph = graph_of(FUNCTION, {"y": "b", "z": "a@1", TWICE["t"]: "a.in a.in@1", TWICE["w"]: "a a@1"})
-    assert calls(graph, "y") == set()
+    first, second = (node.calls for node in graph.nodes if node.operator == "Neg")
+    assert first == {"", "a", "a.in", "b"}
+    assert second == {"", "a", "a.in", "a@1", "a.in@1"}
+
+
+def test_function_without_origins_gives_its_caller_nothing() -> None:
+    graph = graph_of(FUNCTION, {"y": "b", "z": "a"})
+    assert calls(graph, "y") == calls(graph, "z") == set()
 
 
 def test_function_called_by_untagged_node_keeps_its_calls() -> None:

@@ -295,6 +295,19 @@ class TestTags:
         assert not proof.unproven
         assert not proof.contaminated
 
+    @pytest.mark.parametrize("place", ["inside", "calling"])
+    def test_wrong_owner_of_a_function_is_unproven(self, place: str) -> None:
+        example, model, attribution = zoo("bert")
+        made = modules_as_functions(model, attribution)
+        nodes = made.attribution.nodes
+        shared = next(key for key, origins in nodes.items() if "//" in key and len({o.call for o in origins}) > 1)
+        calls = [node for node in made.model.graph if node.op_identifier() in made.model.functions]
+        wrong = shared if place == "inside" else str(calls[0].outputs[0].name)
+        strange = list(attribution.hierarchy)[-1]
+        added = {**nodes, wrong: (*nodes[wrong], Origin(strange, Evidence.MERGED))}
+        proof = prove(example, made.model, Attribution(attribution.hierarchy, added, made.attribution.initializers))
+        assert strange in proof.unproven or strange in {each.call for each in proof.loose}
+
     def test_shared_node_has_the_origins_of_all_calls(self) -> None:
         origins = functions_of("stack").attribution.nodes
         (softmax,) = (key for key in origins if key.startswith("hierexport::Layer:://softmax"))

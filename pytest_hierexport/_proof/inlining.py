@@ -14,7 +14,7 @@ torch's own export examples need the branches (`cond_branch_class_method`): thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -27,7 +27,7 @@ from pytest_hierexport._onnx.inlining import inline_functions
 from pytest_hierexport._onnx.models import converted
 from pytest_hierexport._proof.session import Fetched
 
-_KEY = "key"
+_KEY, _CALLING = "key", "calling"
 Run = Callable[[onnx.ModelProto, list[str]], Iterable[Fetched]]
 """Runs a model and returns the named values."""
 
@@ -46,12 +46,16 @@ def inlined(proto: onnx.ModelProto, folder: Path | None, run: Run) -> tuple[ir.M
     model = converted(proto)
     if folder is not None:
         ir.external_data.set_base_dir(model.graph, folder)
+    calling: dict[str, list[str]] = {}
     for name, node in walk(model):
         node.meta[_KEY] = name
         node.metadata_props.clear()
         if node.op_identifier() in model.functions:
             # The inliner copies the metadata of a call to the nodes of the body. No function is inside itself.
-            node.metadata_props[function_prefix(*node.op_identifier())] = name
+            function = function_prefix(*node.op_identifier())
+            node.metadata_props[function] = name
+            calling.setdefault(function, []).append(name)
+    model.meta[_CALLING] = calling
     try:
         TopologicalSortPass()(model)
     except ValueError as error:
@@ -107,6 +111,12 @@ def key(node: ir.Node) -> str:
 def function_calls(node: ir.Node) -> tuple[tuple[str, str], ...]:
     """Return the calls by which a node was inlined, the outermost first: the function and the key of the call."""
     return tuple((function, call) for function, call in node.metadata_props.items() if call != key(node))
+
+
+def calling_nodes(model: ir.Model) -> Mapping[str, Sequence[str]]:
+    """Return the keys of the nodes that call each function of an inlined model, also in branches that are not taken."""
+    found: dict[str, list[str]] = model.meta.get(_CALLING, {})
+    return found
 
 
 def keys_inside(node: ir.Node, model: ir.Model) -> Iterator[str]:

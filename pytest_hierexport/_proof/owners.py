@@ -4,33 +4,24 @@ A call owns the nodes that have an origin in it or in a call below it. For `h = 
 
     owners    Owner(layer.0.act, {"layer.0.act", "layer.0", ""})
     members   {"layer.0.act": [0], "layer.0": [0], "": [0]}
-
-A node of a function carries the origins of all calls of the function, in order. Those below the origins of the calling
-node belong to one call:
-
-    y = twice(x)  [layer.0]      function twice: t = Neg(v)  [layer.0.act, layer.1.act]
-    z = twice(y)  [layer.1]      owner of t at z:             layer.1.act
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._onnx.operators import reads_elements
+from pytest_hierexport._proof.in_functions import InFunctions
 from pytest_hierexport._proof.inlining import captured, function_calls, key, keys_inside, name_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-FunctionCalls = tuple[tuple[str, str], ...]
-"""The calls of functions around a node, the outermost first: the function's prefix and the key of the calling node."""
 
 
 class Owner(NamedTuple):
@@ -69,6 +60,7 @@ class Graph:
         self.hierarchy = attribution.hierarchy
         self._origins = attribution.nodes
         self._lineage = cache(lambda call: frozenset(self.hierarchy.lineage(call)))
+        self._in_functions = InFunctions(model, attribution)
         self.inputs = [str(value.name) for value in model.graph.inputs]
         self.outputs = tuple(str(value.name) for value in model.graph.outputs)
         self.initializers = model.graph.initializers
@@ -99,51 +91,7 @@ class Graph:
         """Return the origins that a node, and those inside it, have where it stands."""
         keys = (key(node), *keys_inside(node, self.model))
         found = dict.fromkeys(origin for name in keys for origin in self._origins.get(name, ()))
-        return self._in_calls(tuple(found), function_calls(node))
-
-    def _in_calls(self, origins: Origins, calls: FunctionCalls) -> Origins:
-        """Return those of a node's origins that belong to these calls of functions, each inside the one before it."""
-        if not calls:
-            return origins
-        *outer, (_, call) = calls
-        origins, own = self._in_calls(origins, tuple(outer)), self._in_calls(self._origins.get(call, ()), tuple(outer))
-        if not own:  # the calling node is untagged: nothing tells which origins belong to it
-            return origins
-        callers = {origin.call for origin in own}
-        inside = [o for o in origins if not callers.isdisjoint(self._lineage(o.call))]
-        if not callers.isdisjoint(origin.call for origin in inside):
-            # A function that a module and its parent both call: the module's own calls of it explain its origin.
-            nearer = self._callers[_function_of(calls)] - frozenset().union(*map(self._lineage, callers))
-            inside = [o for o in inside if nearer.isdisjoint(self._lineage(o.call))]
-        siblings = self._siblings[self._place(calls)]
-        share, rest = divmod(len(inside), len(siblings))
-        if len(siblings) == 1 or rest or callers == {origin.call for origin in inside}:
-            return tuple(inside)
-        # One caller made all these calls: each has an equal share of the calls below it.
-        inside.sort(key=lambda origin: self.hierarchy.position[origin.call])
-        place = siblings.index(calls)
-        return tuple(inside[place * share : (place + 1) * share])
-
-    def _place(self, calls: FunctionCalls) -> Hashable:
-        """Return what siblings share: the calls around them, the function and its callers."""
-        return *_function_of(calls), frozenset(self._origins.get(calls[-1][1], ()))
-
-    @cached_property
-    def _callers(self) -> Mapping[Hashable, frozenset[str]]:
-        """The module calls that call each function at a place."""
-        callers: dict[Hashable, frozenset[str]] = defaultdict(frozenset)
-        for calls in chain.from_iterable(self._siblings.values()):
-            callers[_function_of(calls)] |= {origin.call for origin in self._origins.get(calls[-1][1], ())}
-        return callers
-
-    @cached_property
-    def _siblings(self) -> Mapping[Hashable, list[FunctionCalls]]:
-        """The calls of functions that were inlined, in order, by place."""
-        nested = map(function_calls, self.model.graph)
-        siblings: dict[Hashable, list[FunctionCalls]] = defaultdict(list)
-        for calls in dict.fromkeys(each[: i + 1] for each in nested for i in range(len(each))):
-            siblings[self._place(calls)].append(calls)
-        return siblings
+        return self._in_functions.of(tuple(found), function_calls(node))
 
     @cached_property
     def in_bodies(self) -> dict[str, bool]:
@@ -203,12 +151,6 @@ class Graph:
         fused = [owner for owner in node.owners if owner.origin.evidence is Evidence.FUSED]
         if any(call in owner.calls for owner in fused):
             yield from (owner for owner in fused if call not in owner.calls)
-
-
-def _function_of(calls: FunctionCalls) -> tuple[Hashable, ...]:
-    """Return the calls around a call of a function, and the function."""
-    *outer, (function, _) = calls
-    return *outer, function
 
 
 def _names(*values: str) -> tuple[str, ...]:
