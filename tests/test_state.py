@@ -90,6 +90,17 @@ def test_weights_that_eval_mode_merges_are_apart_again(exporter: str) -> None:
     assert [(part.training, part.merged) for part in parts] == [(True, False), (False, True)]
 
 
+def test_weights_that_no_mode_writes_are_not_copied() -> None:
+    class Own(nn.Linear):
+        def train(self, mode: bool = True) -> Own:
+            return super().train(mode)
+
+    model = Own(4, 4)
+    stored = export(model, (X,), exporter="dynamo").model.graph.initializers.values()
+    shared = [getattr(value.const_value, "raw", None) for value in stored]
+    assert any(tensor is model.bias for tensor in shared)
+
+
 def test_train_that_freezes_parameters_does_not_change_what_was_found() -> None:
     class Freezing(nn.Linear):
         def train(self, mode: bool = True) -> Freezing:

@@ -6,7 +6,8 @@ mode (LoRA merges two weights into one) and back when it leaves it: the graph ke
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import zlib
+from collections.abc import Set as AbstractSet
 
 import torch
 from onnx_ir.tensor_adapters import TorchTensor
@@ -14,9 +15,35 @@ from onnx_ir.tensor_adapters import TorchTensor
 from pytest_hierexport._export.capture import Capture
 
 
-def unshare(capture: Capture, model: torch.nn.Module) -> None:
-    """Give both graphs of a capture copies of the tensors that `train()` and `eval()` of the model may write to."""
-    written = {id(tensor) for tensor in _written_by_mode(model)}
+class ModeWrites:
+    """Tells to which parameters and buffers a model writes as it goes into eval mode.
+
+    Only modules that have a `train` or an `eval` of their own write to any. All models of transformers have these: so
+    checksums are kept, for copies would need as much memory as the model.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        """Look at the model as it is before."""
+        base, modules = torch.nn.Module, list(model.modules())
+        is_training = any(module.training for module in modules)
+        own = [each for each in modules if type(each).train is not base.train or type(each).eval is not base.eval]
+        found = dict.fromkeys(t for each in own if is_training for t in (*each.parameters(), *each.buffers()))
+        self._before = {tensor: _checksum(tensor) for tensor in found}
+
+    def written(self) -> frozenset[int]:
+        """Return the `id`s of the tensors that were written to since."""
+        return frozenset(id(tensor) for tensor, before in self._before.items() if _checksum(tensor) != before)
+
+
+def _checksum(tensor: torch.Tensor) -> int | None:
+    try:
+        return zlib.crc32(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    except Exception:  # noqa: BLE001  # fake tensors have no elements, and sparse ones another form
+        return None
+
+
+def unshare(capture: Capture, written: AbstractSet[int]) -> None:
+    """Give both graphs of a capture copies of some of the model's tensors, named by their `id`."""
     copies: dict[int, TorchTensor] = {}
     for value in (value for graph in capture.after.graphs() for value in graph.initializers.values()):
         tensor = value.const_value
@@ -25,12 +52,3 @@ def unshare(capture: Capture, model: torch.nn.Module) -> None:
             value.const_value = copies.setdefault(id(tensor), TorchTensor(raw.detach().clone(), name=value.name))
     for before in capture.before.initializers.values():
         before.tensor = copies.get(id(before.tensor), before.tensor)
-
-
-def _written_by_mode(model: torch.nn.Module) -> Iterator[torch.Tensor]:
-    """Yield the parameters and buffers of the modules whose class has a `train` or an `eval` of its own."""
-    base = torch.nn.Module
-    for module in model.modules():
-        if type(module).train is not base.train or type(module).eval is not base.eval:
-            yield from module.parameters()
-            yield from module.buffers()
