@@ -16,7 +16,7 @@ from typing import IO, NoReturn
 
 import pytest
 
-__all__ = ["MODEL", "SET_UP", "Project", "forget_modules"]
+__all__ = ["MODEL", "OWN_RULE", "SET_UP", "Project", "forget_modules"]
 
 MODEL = """
 import torch
@@ -44,6 +44,14 @@ def build():
         log.write("built\\n")
     return Tower().eval(), (torch.ones(2, 4),)
 """
+
+OWN_RULE = """
+from pytest_hierexport import Rule, Violation
+
+def pytest_hierexport_rules(config):
+    return [Rule("OWN-001", "nothing", lambda exported: [Violation("here", "nothing", "something", "do nothing")])]
+"""
+"""A plugin, or conftest.py, with a rule that every model breaks."""
 
 SET_UP = (
     "-W",

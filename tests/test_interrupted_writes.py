@@ -8,15 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from projects import Project
+from projects import OWN_RULE, Project
 from pytest_hierexport.cli import main
 
-RULES = """
-from pytest_hierexport import Rule, Violation
-
-def pytest_hierexport_rules(config):
-    return [Rule("OWN-001", "nothing", lambda exported: [Violation("here", "nothing", "something", "do nothing")])]
-"""
 UPDATE = ("--hierexport-models=my_model.py::build", "--hierexport-cache=cache", "-k", "snapshot or 002 or OWN")
 OLD, NEW = "/Tower: Old 1\n", "/Tower\n/Tower/Block.{0..2} ×3: Gemm 1, Relu 1\n"
 
@@ -41,7 +35,7 @@ sys.addaudithook(WATCH)
 
 @pytest.fixture
 def project(project: Project) -> Iterator[Project]:
-    project.write("conftest.py", RULES)
+    project.write("conftest.py", OWN_RULE)
     project.write("__hierexport__/build.txt", OLD)
     project.write("__hierexport__/other.txt", OLD)
     yield project

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from projects import Project
+from projects import OWN_RULE, Project
 from pytest_hierexport._rules import registry
 
 MODELS = "--hierexport-models=my_model.py::build"
@@ -339,14 +339,6 @@ def test_a_failing_item_keeps_its_files_and_says_where(project: Project) -> None
     result.stdout.fnmatch_lines(["*kept *.hierexport/build/model.hierarchy.json, .hierexport/build/model.onnx"])
     assert {path.name for path in kept.glob("[!.]*")} == {"model.onnx", "model.hierarchy.json"}
     assert (project.path / ".hierexport" / ".gitignore").read_text() == "*\n"
-
-
-OWN_RULE = """
-from pytest_hierexport import Rule, Violation
-
-def pytest_hierexport_rules(config):
-    return [Rule("OWN-001", "nothing", lambda exported: [Violation("here", "nothing", "something", "do nothing")])]
-"""
 
 
 def test_the_command_of_a_failure_repeats_it(project: Project) -> None:
