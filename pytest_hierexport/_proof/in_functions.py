@@ -13,8 +13,8 @@ function, `layer.2` of `y` at all nodes of that call.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping
-from functools import cache, cached_property
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -30,13 +30,18 @@ FunctionCalls = tuple[tuple[str, str], ...]
 
 
 class InFunctions:
-    """The origins inside the functions of a model that is inlined."""
+    """The origins inside the functions of a model that is inlined.
 
-    def __init__(self, model: ir.Model, attribution: Attribution) -> None:
+    Args:
+        model: The model, functions and branches inlined.
+        attribution: The origins of its nodes, by node key.
+        lineage: Returns a call with those above it.
+    """
+
+    def __init__(self, model: ir.Model, attribution: Attribution, lineage: Callable[[str], frozenset[str]]) -> None:
         """Look at nothing yet."""
-        self._model, self._origins = model, attribution.nodes
+        self._model, self._origins, self._lineage = model, attribution.nodes, lineage
         self._position = attribution.hierarchy.position
-        self._lineage = cache(lambda call: frozenset(attribution.hierarchy.lineage(call)))
 
     def of(self, origins: Origins, calls: FunctionCalls) -> Origins:
         """Return those of a node's origins that belong to these calls of functions, each inside the one before it."""

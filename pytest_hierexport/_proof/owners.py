@@ -60,7 +60,7 @@ class Graph:
         self.hierarchy = attribution.hierarchy
         self._origins = attribution.nodes
         self._lineage = cache(lambda call: frozenset(self.hierarchy.lineage(call)))
-        self._in_functions = InFunctions(model, attribution)
+        self._in_functions = InFunctions(model, attribution, self._lineage)
         self.inputs = [str(value.name) for value in model.graph.inputs]
         self.outputs = tuple(str(value.name) for value in model.graph.outputs)
         self.initializers = model.graph.initializers
