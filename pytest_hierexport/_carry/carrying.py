@@ -45,10 +45,9 @@ def carry(before: Model, attribution: Attribution, after: Model, *, primary: Pri
     attributed = Attributed(attribution.hierarchy, flat, nodes, attribution.initializers)
     flat_after = flat_copy(as_ir(after))
     drop_prefix(flat, flat_after)
-    both = contracted(flat, flat_after)
     matched = match(attributed, flat_after)
-    # A tool that only renamed the casts of the graph before changed no precision.
-    if both is None or matched.matched.issuperset(both[1].casts):
+    both = contracted(matched)
+    if both is None:
         return _attribution(matched, primary)
     old, new = both
     return attribute_casts(carry_flat(old.attributed(attributed), new.flat, primary), attributed, new, primary)

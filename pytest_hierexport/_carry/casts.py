@@ -22,7 +22,7 @@ import onnx_ir as ir
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins, Primary, order_origins
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside
-from pytest_hierexport._carry.match import Attributed, weakened
+from pytest_hierexport._carry.match import Attributed, Match, weakened
 from pytest_hierexport._onnx.operators import definition
 
 
@@ -43,10 +43,14 @@ class Contracted:
         return replace(whole, flat=self.flat, nodes=nodes)
 
 
-def contracted(before: Flat, after: Flat) -> tuple[Contracted, Contracted] | None:
-    """Return both graphs without casts between floating types; None where all casts after were there before."""
+def contracted(found: Match) -> tuple[Contracted, Contracted] | None:
+    """Return both graphs without casts between floating types; None where a tool changed no precision.
+
+    Then all casts after were there before, by their names or, where the tool gave others, by what they compute.
+    """
+    before, after = found.attributed.flat, found.after
     old, new = _floating_casts(before, before), _floating_casts(after, before)
-    if all(_kept(before, cast) is not None for cast in new):
+    if all(_kept(before, cast) is not None for cast in new) or found.matched.issuperset(new):
         return None
     return _without(before, old, after), _without(after, new, before)
 
