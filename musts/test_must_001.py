@@ -31,7 +31,7 @@ from pytest_hierexport._cases import Case, Example, select
 from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._onnx.storage import attach
 from pytest_hierexport._rules.base import ExportedCase, Exporter, Violation
-from pytest_hierexport._rules.decisions.source import exporter_sources
+from pytest_hierexport._rules.must_001 import exporter_sources
 from pytest_hierexport._rules.renamed_export import renaming_violations
 from toys import breaks, exported
 

@@ -18,7 +18,7 @@ from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._errors import NoVerdictError
 from pytest_hierexport._rules.base import ExportedCase, Violation
-from pytest_hierexport._rules.decisions.source import exporter_sources
+from pytest_hierexport._rules.must_001 import exporter_sources
 from pytest_hierexport._rules.renamed_export import _changed_attributes, renaming_violations
 
 REGISTRY: dict[str, float] = {}

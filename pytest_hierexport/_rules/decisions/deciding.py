@@ -149,10 +149,7 @@ def _holds(table: Any, key: Any) -> bool:
 
 
 def attribute_of(owner: Any, name: str) -> Any:
-    """Return an attribute of an object; None for one that it has not, of which it may say so by an error of any kind.
-
-    A dictionary whose keys are attributes raises a KeyError.
-    """
+    """Return an attribute; None where asking raises any error, as a dictionary whose keys are attributes does."""
     try:
         return getattr(owner, name, None)
     except Exception:  # noqa: BLE001  # a class may look for attributes in any way it likes

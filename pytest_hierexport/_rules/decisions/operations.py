@@ -124,11 +124,6 @@ def _call_method(decisions: Decisions, operation: Any, owner: Any, *operands: An
     return handler and handler(decisions, operation, owner, *operands)
 
 
-def _look_up_in(decisions: Decisions, _: Any, key: Any, held: Any) -> Any:
-    """Compute whether a text is in another one, or look up whether a table holds a key."""
-    return _call_method(decisions, op.contains, held, key)
-
-
 def _ask_attribute(decisions: Decisions, _: Any, owner: Any = None, name: Any = None, /, *__: Any) -> None:
     """Look up an attribute by its name; the modules of the model note their old names themselves."""
     if under_old(decisions.names, name) is not name and not hasattr(type(owner), "named_modules"):
@@ -186,7 +181,11 @@ _SYNTAX: Sequence[tuple[_Handler, Mapping[str, Callable[..., Any]]]] = (
     (Decisions.write, {"FormattedValue": lambda value, kind, _: f"{value}" if kind < 0 else f"{value!s}"}),
     (Decisions.look_up_class, {"Is": op.is_, "IsNot": op.is_not}),
     (_call_method, {"Lt": op.lt, "LtE": op.le, "Gt": op.gt, "GtE": op.ge, "Subscript": op.getitem}),
-    (_look_up_in, {"In": lambda key, held: key in held, "NotIn": lambda key, held: key not in held}),
+    (
+        # A text in another one is computed, a key in a table looked up: what holds it has the method.
+        lambda decisions, _, key, held: _call_method(decisions, op.contains, held, key),
+        {"In": lambda key, held: key in held, "NotIn": lambda key, held: key not in held},
+    ),
     (_ask_attribute, {"Attribute": getattr}),
     (_look_up_patterns, {"Match": lambda subject, *_: subject}),
 )

@@ -12,28 +12,9 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from pytest_hierexport._cases.exporting import own_source
-from pytest_hierexport._errors import UsageError
-from pytest_hierexport._export.choices import is_own
-from pytest_hierexport._rules.base import ExportedCase
-
 _INSTALLED = {"site-packages", "dist-packages"}
 _NOT_THEIRS = {Path(__file__).resolve().parents[2], Path(os.__file__).resolve().parent}
 """The folders of this package and of Python's library."""
-
-
-def exporter_sources(exported: ExportedCase) -> tuple[Path, ...]:
-    """Return the files of the exporter's source, its own first; none for an exporter of this package.
-
-    Raises:
-        UsageError: The function, or its source, is not to be found.
-    """
-    name = exported.exporter_name
-    if exported.exporter_source is None and not is_own(name):
-        return ()
-    if (path := exported.exporter_source or own_source(name)) is None:
-        raise UsageError(f"the source of the exporter {name}", found="none", do="name a function written in Python")
-    return source_files(path)
 
 
 def source_files(start: Path) -> tuple[Path, ...]:

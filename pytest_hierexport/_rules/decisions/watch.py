@@ -112,9 +112,11 @@ class Watch:
         """Keep a decision if a constant of the source spells the name by which it is made."""
         named = [text for text in texts(values) if under_old(names, text) is not text]
         staying = [text for text in named if isinstance(text, Marked)]
-        words = _parts(" ".join(_words(text, names) for text in named).casefold())
+        others = {text.alternative for text in staying}
+        new = NEW_WORD.findall(" ".join(named))
+        words = _parts(" ".join((names.old(" ".join(new)), *staying, *others)).casefold())
         constants = {part for text in texts(values) for part in NEW_WORD.split(text) if not isinstance(text, Marked)}
-        constants -= {text.alternative for text in staying}
+        constants -= others
         spelled = [each for each in constants if self._spells(each, words)]
         # What a name has in common with other models' names, as `node_` in `node_12`, is no name of the model.
         telling = [each for each in spelled if len(staying) < len(named) or not all(_share(each, s) for s in staying)]
@@ -181,11 +183,6 @@ def _share(constant: str, text: Marked) -> bool:
     """Return whether a text and its alternative both have each run of letters and digits that a constant spells."""
     runs = re.findall(r"\w+", _NOT_LITERAL.sub(" ", constant).casefold())
     return all(run in text.casefold() and run in text.alternative.casefold() for run in runs)
-
-
-def _words(text: str, names: Names) -> str:
-    """Return the words of a text that are names of the model."""
-    return f"{text} {text.alternative}" if isinstance(text, Marked) else names.old(" ".join(NEW_WORD.findall(text)))
 
 
 @cache
