@@ -82,10 +82,21 @@ def test_transposes_that_became_one_are_both_in_it() -> None:
 
 
 def test_fused_node_that_nothing_else_takes_keeps_all_owners() -> None:
-    before = model("g (float[2] x) => (float[2] z) { h = Neg(x) z = Relu(h) }")
-    nodes = {"h": tuple(Origin(call, Evidence.FUSED) for call in ("", "a")), "z": (Origin("b", Evidence.TRACED),)}
-    result = carry(before, Attribution(CALLS, nodes, {}), model("g (float[2] x) => (float[2] z) { z = local.Both(x) }"))
+    before = model("g (float[2] x) => (float[2] w) { h = Neg(x) z = Relu(h) w = Exp(z) }")
+    nodes: dict[str, tuple[Origin, ...]] = dict.fromkeys("zw", (Origin("b", Evidence.TRACED),))
+    nodes["h"] = tuple(Origin(call, Evidence.FUSED) for call in ("", "a"))
+    after = model("g (float[2] x) => (float[2] w) { z = local.Both(x) w = Exp(z) }")
+    result = carry(before, Attribution(CALLS, nodes, {}), after)
     assert [origin.call for origin in result.nodes["z"]] == ["", "a", "b"]
+
+
+def test_fusions_that_share_a_chain_of_nodes_keep_apart() -> None:
+    before = model("g (float[2] x) => (float[2] z) { u = Exp(x) v = Neg(u) y = Add(x, v) z = Mul(y, v) }")
+    owners = {"u": "ab", "v": "ab", "y": "a", "z": "b"}
+    nodes = {key: tuple(Origin(call, Evidence.MERGED) for call in calls) for key, calls in owners.items()}
+    after = model("g (float[2] x) => (float[2] z) { y = local.Add(x) z = local.Mul(y, x) }")
+    result = carry(before, Attribution(CALLS, nodes, {}), after)
+    assert [[origin.call for origin in result.nodes[key]] for key in "yz"] == [["a"], ["b"]]
 
 
 def test_size_that_became_a_constant_gives_no_owner() -> None:
