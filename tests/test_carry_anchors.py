@@ -37,6 +37,14 @@ def test_converted_values_belong_to_the_call_that_computes_them() -> None:
     }
 
 
+def test_value_laid_out_as_before_belongs_to_the_call_that_computes_it() -> None:
+    head = "g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}"
+    after = f"""{head}, float[2, 2] rounded = {{1.0, 2.0, 3.0, 4.5}}> {{
+        token = local.Relu(x) cast_r = local.Reorder(token) y = MatMul(cast_r, rounded) }}"""
+    found = carried(f"{head}> {{ r = Relu(x) y = MatMul(r, w) }}", after, r="a", y="b")
+    assert found == {"token": [("a", "fused")], "cast_r": [("a", "fused")], "y": [("b", "fused")]}
+
+
 def test_requantized_value_belongs_to_the_call_that_computes_it() -> None:
     head = "g (float[2] x) => (float[2] y) <float scale = {0.5}> { h = Neg(x)"
     after = f"{head} r = Exp(h) q = QuantizeLinear(r, scale) s = DequantizeLinear(q, scale) y = Relu(s) }}"

@@ -100,7 +100,10 @@ def _anchor(anchors: Anchors, node: Node) -> None:
         anchors.anchored.update(zip(node.outputs, found.outputs, strict=False))
     else:
         last = max(varying, key=lambda value: _position(anchors, value))
-        anchors.converted_from.update(dict.fromkeys(node.outputs, last))
+        # What was computed in another form may end in its own, with its name: ONNX Runtime's `ReorderOutput`.
+        is_end = any(anchors.anchored.get(value) is last for value in node.operands)
+        is_end &= original(node.first_name, anchors.match.before.named) == last.name
+        (anchors.anchored if is_end else anchors.converted_from).update(dict.fromkeys(node.outputs, last))
 
 
 def _named(anchors: Anchors, node: Node, taken: list[Value]) -> Node | None:
