@@ -679,3 +679,21 @@ def test_a_sequence_is_no_tensor_however_many_it_has(listed: str) -> None:
     assert {call.call: call.reason for call in found.calls} == {"a": "it is no tensor", "b": "", "c": ""}
     assert [call.call for call in found.ranking] == ["b"]
     assert found.ranking[0].impact is not None
+
+
+def test_dropped_operator_is_found_in_what_took_its_work() -> None:
+    head = '<ir_version: 10, opset_import: ["" : 20]> g (float[2] x) => (float[2] y)'
+    reference, other = (
+        onnx.parser.parse_model(f"{head} <float w = {{{weight}}}, float low = {{0}}, float high = {{9}}> {{ {nodes} }}")
+        for weight, nodes in (
+            ("2", "h = Mul(x, w) z = Relu(h) y = Neg(z)"),
+            ("2.02", "z = Mul(x, w) z_clip = Clip(z, low, high) y = Neg(z_clip)"),
+        )
+    )
+    hierarchy = Hierarchy([Call("", 0, "m.Net", None), *(Call(name, 0, "m.Layer", "") for name in "ab")])
+    origins = {key: (Origin(call, Evidence.TRACED),) for key, call in {"h": "a", "z": "a", "y": "b"}.items()}
+    inputs = {"x": np.array([-5, 3], np.float32)}
+    found = diverge(reference, other, inputs, attribution=Attribution(hierarchy, origins))
+    assert [call.call for call in found.ranking] == ["a"]
+    assert found.ranking[0].added is not None
+    assert found.ranking[0].added.sqnr == pytest.approx(40, abs=0.1)

@@ -3,17 +3,24 @@
 reference                  other                          pair
 h = MatMul(x, w)   proj    h_quant = MatMulInteger(…)     h, h_quant    both leave `proj` alone
 y = Relu(h)        act     y = Relu(h_dequant)            y, y          matched by carry
+z = Relu(y)        act     z = Identity(y)                z, z_clip     the nearer of `z` and what it alone became
+                           z_clip = Clip(z, 0, 9)
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from itertools import takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
 from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, row_of
 from pytest_hierexport._tools.divergence.outputs import compared_rows, matched_outputs, worst_by_name
 from pytest_hierexport._tools.divergence.pairs import (
+    Key,
     Matched,
     Pair,
     chosen_pairs,
@@ -24,6 +31,11 @@ from pytest_hierexport._tools.divergence.pairs import (
 )
 from pytest_hierexport._tools.divergence.sides import Side
 from pytest_hierexport._tools.grouping import grouped
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from pytest_hierexport._proof.owners import Graph
 
 _LACKING = "the other graph lacks it"
 
@@ -45,17 +57,19 @@ def compare_with_graph(reference: Side, other: Side, depth: int | None, folder: 
     same = same_values(reference.graph.model, other.graph.model, boundaries.values, matched)
     known = grouped(same, same.__getitem__)
     results = grouped(matched_outputs(reference.outputs, other.outputs), lambda pair: pair[1])
-    by_tag = _candidates(boundaries, Boundaries(other.graph, depth), known)
+    forms = _forms(reference.graph, other.graph, same)
+    by_tag = _candidates(boundaries, Boundaries(other.graph, depth), {**forms, **known})
     pairs: list[Pair] = []
     outputs: list[Pair] = []
     guesses: list[list[Pair]] = []
-    for value, array in other.fetch([*known, *by_tag, *results]):
+    for value, array in other.fetch([*known, *forms, *by_tag, *results]):
         names = [name for name in known.get(value, ()) if name in arrays and _is_same_layout(arrays[name], array)]
+        names += [name for name in forms.get(value, ()) if name in arrays and _is_same_kind(arrays[name], array)]
         pairs += [measured_pair(value, array, name, arrays, other) for name in names]
         names = [name for name, _ in results.get(value, ()) if name in arrays]
         outputs += [measured_pair(value, array, name, arrays, other) for name in names]
         guesses.append(possible_pairs(value, array, dict.fromkeys(by_tag.get(value, ()), 1), arrays, other))
-    pairs = without_false(reference.graph.model, [*chosen_pairs(guesses), *pairs])
+    pairs = without_false(reference.graph.model, [*chosen_pairs(guesses), *_nearest(pairs)])
     compared = worst_by_name((str(pair.key), pair) for pair in outputs)
 
     def row(boundary: Boundary, pair: Pair | None) -> Row:
@@ -64,6 +78,45 @@ def compare_with_graph(reference: Side, other: Side, depth: int | None, folder: 
 
     found = {str(pair.key): pair for pair in pairs}
     return Compared(boundaries, compared_rows(boundaries, found, compared, row, _LACKING), arrays)
+
+
+def _forms(reference: Graph, other: Graph, same: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the values that the other graph makes of one alone which another operator computes now, by their names.
+
+    A quantizer drops a `Relu` where the range of its integers clips, and gives the name to the value before it.
+    """
+    old = {value.name: node for node in reference.model.graph for value in node.outputs}
+    new = {value.name: (node, value) for node in other.model.graph for value in node.outputs}
+    matched = {*same.values()}
+    found: dict[str, list[str]] = {}
+    for name, (node, value) in ((name, new[other_name]) for name, other_name in same.items()):
+        if node.op_type != old[name].op_type:
+            for form in takewhile(lambda form: form not in matched, _made_of(value, other.constants)):
+                found.setdefault(form, []).append(name)
+    return found
+
+
+def _made_of(value: ir.Value, constants: AbstractSet[str]) -> Iterator[str]:
+    """Yield the names of the values that are computed from a value and constants, while nothing else takes them."""
+    while len(consumers := value.consumers()) == 1 and not value.is_graph_output():
+        taken = {each.name for each in consumers[0].inputs if each is not None and each is not value}
+        if len(consumers[0].outputs) > 1 or not taken <= constants:
+            break
+        value = consumers[0].outputs[0]
+        yield str(value.name)
+
+
+def _nearest(pairs: list[Pair]) -> list[Pair]:
+    """Return of the pairs of each value of the reference the nearest, of equal ones the first."""
+    found: dict[Key, Pair] = {}
+    for pair in pairs:
+        if pair.key not in found or pair.gap.sqnr > found[pair.key].gap.sqnr:
+            found[pair.key] = pair
+    return list(found.values())
+
+
+def _is_same_kind(reference: Array, other: Array) -> bool:
+    return reference.shape == other.shape and reference.dtype == other.dtype
 
 
 def _is_same_layout(reference: Array, other: Array) -> bool:
