@@ -257,6 +257,20 @@ def test_values_that_nothing_takes_are_outputs_without_others() -> None:
     assert extract(proto, attribution, "layer").outputs == {"d": "d"}
 
 
+@pytest.mark.parametrize(("stated", "lacking"), [(None, "no type of 'h'"), (onnx.TensorProto.FLOAT, "no shape of 'h'")])
+def test_boundary_without_type_or_shape_is_an_error(stated: int | None, lacking: str) -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20, "local" : 1]>
+        g (float[2] x) => (float[2] y) { h = local.Gelu(x) y = local.Gelu(h) }"""
+    )
+    if stated is not None:
+        proto.graph.value_info.append(onnx.helper.make_tensor_value_info("h", stated, None))
+    hierarchy = Hierarchy([Call("", 0, "m.Net", None), *(Call(name, 0, "m.Layer", "") for name in "ab")])
+    origins = {key: (Origin(call, Evidence.TRACED),) for key, call in {"h": "a", "y": "b"}.items()}
+    with pytest.raises(UsageError, match=lacking):
+        extract(proto, Attribution(hierarchy, origins), "b")
+
+
 class TestForwardNames:
     def test_inputs_are_named_after_parameters(self) -> None:
         stack = exported("stack")

@@ -85,12 +85,13 @@ def _forms(reference: Graph, other: Graph, same: Mapping[str, str]) -> dict[str,
 
     A quantizer drops a `Relu` where the range of its integers clips, and gives the name to the value before it.
     """
-    old = {value.name: node for node in reference.model.graph for value in node.outputs}
-    new = {value.name: (node, value) for node in other.model.graph for value in node.outputs}
+    old = {value.name: node.op_type for node in reference.model.graph for value in node.outputs}
+    new = {value.name: (node.op_type, value) for node in other.model.graph for value in node.outputs}
     matched = {*same.values()}
     found: dict[str, list[str]] = {}
-    for name, (node, value) in ((name, new[other_name]) for name, other_name in same.items()):
-        if node.op_type != old[name].op_type:
+    for name, other_name in same.items():
+        operator, value = new.get(other_name, (None, None))  # an input, where the other graph computes nothing
+        if value is not None and operator != old.get(name):
             for form in takewhile(lambda form: form not in matched, _made_of(value, other.constants)):
                 found.setdefault(form, []).append(name)
     return found

@@ -94,7 +94,8 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
         example: The PyTorch model with its inputs, whose weights are those of the file.
 
     Raises:
-        UsageError: There is no such call, there are several, it has no node, or a type at its boundary is unknown.
+        UsageError: There is no such call, there are several, it has no node, or a type or shape at its boundary is
+            unknown.
     """
     hierarchy = attribution.hierarchy
     call = named_call(hierarchy, module, module_tree(model))
@@ -220,18 +221,20 @@ def _typed(model: ir.Model, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
     """Return the values after type inference, which runs if a type or shape is missing.
 
     Raises:
-        UsageError: The type of a value is still unknown.
+        UsageError: The type of a value, or the shape of a tensor, is still unknown: ONNX requires both at a boundary.
     """
     if any(value.type is None or value.shape is None for value in values):
         # Without data propagation: its time and memory grow with the number of elements in a long chain of nodes.
         ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(model)
-    untyped = next((value for value in values if value.type is None), None)
-    if untyped is not None:
-        raise UsageError(
-            "a type for each value that enters or leaves the module",
-            found=f"none for {untyped.name!r}, and ONNX cannot infer it",
-            do="export the model again; torch's exporters state the types of all values",
-        )
+    for value in values:
+        is_tensor = isinstance(value.type, (ir.TensorType, ir.SparseTensorType))
+        lacking = "type" if value.type is None else "shape" if is_tensor and value.shape is None else ""
+        if lacking:
+            raise UsageError(
+                "a type and a shape for each value that enters or leaves the module",
+                found=f"no {lacking} of {value.name!r} in the file, and ONNX cannot infer it",
+                do="infer shapes by the tool that made the file, or extract from the export that the tool was given",
+            )
     return values
 
 
