@@ -507,3 +507,19 @@ def test_view_that_a_layer_views_again_belongs_to_its_caller() -> None:
     exported = proven(Model(forward, layer=AddsViewed(lambda mask: mask.expand(2, 3, 8))))
     views = [name for name in exported.attribution.nodes if name.startswith("unsqueeze")]
     assert [[o.call for o in exported.attribution.nodes[name]] for name in views] == [[""]]
+
+
+def test_view_that_the_model_returns_belongs_to_its_takers() -> None:
+    def forward(m: Any, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        written = m.linear(x).relu_()
+        return m.first(written), m.second(written)
+
+    exported = proven(Model(forward, linear=nn.Linear(8, 8), first=nn.Flatten(), second=nn.Flatten()))
+    assert "Reshape" in owned(exported, "first")
+    assert "Reshape" in owned(exported, "second")
+
+
+def test_layer_behind_an_operation_in_place_ends_the_model() -> None:
+    exported = proven(nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Flatten()))
+    assert owned(exported, "2") == ["Reshape"]
+    assert exported.attribution.coverage()["derived"] == 0

@@ -119,6 +119,10 @@ def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node], computing: Co
             continue
         inputs = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda source: same.get(source, source))
         same[node] = first.setdefault(repr((node.target, inputs)), node)
+        if node in live and not stacks(node)[0]:
+            # An output of the model, computed once more behind all calls: the first call that took it has the view.
+            node.meta[_CUSTOM] = {**(node.meta.get(_CUSTOM) or {}), _TAKEN: stacks(same[node])[0]}
+            continue
         operation = node.meta.get(_OPERATION)
         for_view = any(user.meta.get(_OPERATION, node) == operation for user in node.users) and not _is_taken(node)
         if for_view or (node in live and operation in computing):
@@ -270,7 +274,7 @@ def _types(node: torch.fx.Node) -> Hashable | None:
 
     None for Booleans and single numbers, which may be equal by accident, and for nodes without a stack or a tensor.
     """
-    if node.op != "call_function" or not node.meta.get(STACK):
+    if node.op != "call_function" or not stacks(node)[0]:
         return None
     tensors = tensors_of(node.meta.get("val"))
     shapes = [tuple(map(size_of, tensor.shape)) for tensor in tensors]
