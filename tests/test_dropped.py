@@ -523,3 +523,19 @@ def test_layer_behind_an_operation_in_place_ends_the_model() -> None:
     exported = proven(nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Flatten()))
     assert owned(exported, "2") == ["Reshape"]
     assert exported.attribution.coverage()["derived"] == 0
+
+
+class Pairs(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(4, 3, 2, 2).sin().reshape(4, 3, 4)
+
+
+def test_written_view_that_its_caller_reads_is_not_the_layers() -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        viewed = m.first(x).view(4, 3, 4)
+        viewed *= 0.5
+        out: torch.Tensor = viewed.tanh() + m.layer(viewed)
+        return out
+
+    exported = proven(Model(forward, first=nn.Linear(8, 8), layer=Pairs()))
+    assert owned(exported, "layer") == ["Reshape", "Sin", "Reshape"]

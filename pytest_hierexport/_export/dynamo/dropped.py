@@ -113,7 +113,7 @@ def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node], computing: Co
     """
     same: dict[torch.fx.Node, torch.fx.Node] = {}
     first: dict[str, torch.fx.Node] = {}
-    dropped: dict[torch.fx.Node, list[torch.fx.Node]] = {}
+    earlier: dict[torch.fx.Node, list[torch.fx.Node]] = {}
     for node in graph.nodes:
         if not _is_view(node) and node.target is not operator.getitem:
             continue
@@ -124,28 +124,31 @@ def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node], computing: Co
             node.meta[_CUSTOM] = {**(node.meta.get(_CUSTOM) or {}), _TAKEN: stacks(same[node])[0]}
             continue
         operation = node.meta.get(_OPERATION)
-        for_view = any(user.meta.get(_OPERATION, node) == operation for user in node.users) and not _is_taken(node)
-        if for_view or (node in live and operation in computing):
-            own, taker = stacks(node)[0], _taker(node, dropped.get(same[node], []))
+        users = [user for user in node.users if user.meta.get(_OPERATION, node) == operation]
+        if (users and not _is_taken(node)) or (node in live and operation in computing):
+            own = node.meta.get(STACK) or {}  # torch removes dead code twice: not the taker that was found before
+            # An operation that takes a part of this view, and writes it back into the view, was given the part alone.
+            is_whole = len(set(map(_is_view, users))) < 2
+            taker = _taker(own, [each for each in earlier.get(same[node], []) if is_whole or each not in live], live)
             # The caller of a call that wrote may use its own view again.
             if not own.keys() <= taker.keys():
                 node.meta[_CUSTOM] = {**(node.meta.get(_CUSTOM) or {}), _TAKEN: taker}
-        if node not in live:
-            dropped.setdefault(same[node], []).append(node)
+        earlier.setdefault(same[node], []).append(node)
 
 
-def _taker(node: torch.fx.Node, dropped: Sequence[torch.fx.Node]) -> Stack:
-    """Return the stack of the call that took the view that a node computes once more.
+def _taker(own: Stack, earlier: Sequence[torch.fx.Node], live: Container[torch.fx.Node]) -> Stack:
+    """Return the stack of the call that took the view that a node of the call `own` computes once more.
 
-    `dropped` are the nodes of the view before it. Each layer of torch's TransformerEncoder takes the same view of a
+    `earlier` are the nodes of the view before it. Each layer of torch's TransformerEncoder takes the same view of a
     mask that was filled in place: a call that took it uses its own view. Otherwise, the nearest caller that has the
-    view gave it to the call, and if none has it, the first call that had it returned it.
+    view gave it to the call, and if none has it, the first call whose node is dropped returned it.
     """
-    own, stacks_of = stacks(node)[0], {each: stacks(each)[0] for each in dropped}
+    stacks_of = {each: stacks(each)[0] for each in earlier}
     if any(_is_taken(each) and own.keys() <= stack.keys() for each, stack in stacks_of.items()):
         return own
     callers = [stack for stack in stacks_of.values() if stack.keys() < own.keys()]
-    return max(callers, key=len, default=next(iter(stacks_of.values()), {}))
+    returned = (stack for each, stack in stacks_of.items() if each not in live)
+    return max(callers, key=len, default=next(returned, {}))
 
 
 def _is_taken(node: torch.fx.Node) -> bool:
