@@ -291,6 +291,14 @@ def test_write_to_a_view_is_owned_by_its_call(write: Callable[[nn.Module, torch.
     assert set(owned(exported, "last")) <= {"MatMul", "Add"}
 
 
+def test_write_to_a_part_of_a_lost_tensor_is_owned() -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.exp(m.inner(m.first(x)[..., :4]))
+
+    exported = proven(Model(forward, first=nn.Linear(8, 8), inner=nn.Sequential(nn.ReLU(inplace=True), nn.Sigmoid())))
+    assert "Sigmoid" in owned(exported, "inner")
+
+
 class Rows(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.exp().transpose(1, 2).reshape(12, 4)[:10]

@@ -24,7 +24,7 @@ from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._export.recorder import Observer
 from pytest_hierexport._proof.fingerprints import Fingerprint
-from pytest_hierexport._proof.shared import Shared, shared_with
+from pytest_hierexport._proof.shared import Shared, form_of, shared_with
 from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, held_by, version_of, walk
 from pytest_hierexport._proof.values import Values
 
@@ -81,6 +81,8 @@ class CallValues(Observer):
     _open: dict[str, tuple[EagerCall, Any, list[Shared]]] = field(default_factory=dict)
     _seen: Any = field(default_factory=WeakIdKeyDictionary)
     """The version of each tensor and the numbers of its value."""
+    _forms: Any = field(default_factory=WeakIdKeyDictionary)
+    """The forms of the views of each tensor that were seen."""
     _unchanged: Any = field(default_factory=WeakIdKeyDictionary)
     """The version of each tensor that a module held before the run."""
     _below: dict[str, list[torch.nn.Module]] = field(default_factory=dict)
@@ -124,7 +126,7 @@ class CallValues(Observer):
             settings = inputs.keys() - tensors.keys() - captured.keys()
             seen = EagerCall(call, self._begun, self._bodies > 0, inputs | captured, {}, frozenset(), settings)
             seen = replace(seen, places=places | more)
-            self._open[call.name] = seen, (args, kwargs), shared_with(found, self._seen, self._fingerprint)
+            self._open[call.name] = seen, (args, kwargs), shared_with(found, self._forms, self._fingerprint)
             self._begun += 1
 
     def left(self, call: Call, output: Any) -> None:
@@ -177,6 +179,8 @@ class CallValues(Observer):
             found = fingerprint_of(part, self.values.precision)
             numbers = [] if found is None else [self.values.add(found)]
             self._seen[part] = version, numbers
+            if (viewed := form_of(part)) is not None:
+                self._forms.setdefault(viewed[0], set()).add(viewed[1])
             if self.keep is not None:
                 for number in numbers:
                     self.keep(number, part)

@@ -10,14 +10,14 @@ So `relu` was given z, and gave z2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from pytest_hierexport._proof.fingerprints import Fingerprint
-from pytest_hierexport._proof.tensors import version_of
+from pytest_hierexport._proof.tensors import has_elements, version_of
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,29 @@ class Shared:
         return version_of(self.tensor) != self.version
 
 
+Form = tuple[torch.Size, tuple[int, ...], int | torch.SymInt]
+"""The size, the strides and the offset of a view."""
+
+
+def form_of(tensor: torch.Tensor) -> tuple[torch.Tensor, Form] | None:
+    """Return the tensor that another is a view of, and how it is viewed; None for other tensors."""
+    base = tensor._base
+    if base is None or not has_elements(tensor) or base.dtype != tensor.dtype:
+        return None
+    return base, (tensor.size(), tensor.stride(), tensor.storage_offset())
+
+
 def shared_with(
     found: Iterable[tuple[str, Any]],
-    seen: Iterable[torch.Tensor],
+    forms: Mapping[torch.Tensor, Iterable[Form]],
     fingerprint: Callable[[torch.Tensor], Fingerprint | None],
 ) -> list[Shared]:
-    """Return the bases of those found that are views, and the tensors seen that are views of these, as they are now.
+    """Return the bases of those found that are views, and the views of these that were seen, as they are now.
 
-    What a layer returned may be a view already, of rows that the graph does not have: that of a linear layer is.
-    torch keeps no such relation in inference mode.
+    What a layer returned may be a view already, of rows that the graph does not have: that of a linear layer is. It
+    may be gone, where the model kept a part of it alone. torch keeps no such relation in inference mode.
     """
     parts = (part._base for _, part in found if isinstance(part, torch.Tensor))
-    bases = {id(base): base for base in parts if base is not None}
-    views = [tensor for tensor in seen if id(tensor._base) in bases] if bases else []
-    return [Shared(tensor, version_of(tensor), fingerprint(tensor)) for tensor in (*bases.values(), *views)]
+    bases = {id(base): base for base in parts if base is not None}.values()
+    views = [base.as_strided(*form) for base in bases for form in forms.get(base, ())]
+    return [Shared(tensor, version_of(tensor), fingerprint(tensor)) for tensor in (*bases, *views)]
