@@ -174,6 +174,15 @@ class TestCalls:
 
         assert calls_by_operator(exported(Sequence(run, a=Gate(), b=Gate())), "Softmax") == ["a", "b"]
 
+    def test_region_with_gradients_keeps_its_calls(self) -> None:
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            with torch.enable_grad():
+                return m.b(m.a(x))  # type: ignore[no-any-return]
+
+        result = exported(Sequence(run, a=Gate(), b=Gate()))
+        assert result.exporter == "dynamo"
+        assert calls_by_operator(result, "Softmax") == ["a", "b"]
+
     def test_branches_of_cond_keep_their_calls(self) -> None:
         def run(m: Any, x: torch.Tensor) -> torch.Tensor:
             return torch.cond(x.sum() > 0, m.a, m.b, (x,))  # type: ignore[no-any-return]

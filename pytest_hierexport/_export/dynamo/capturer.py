@@ -44,10 +44,21 @@ def capture(request: Request) -> Capture:
     Raises:
         Exception: Any error of torch; the model is left as it was.
     """
-    recording, args, options = Recording(request.model), request.args, request.options
+    recording = Recording(request.model)
+    try:
+        return _capture(request, recording, torch.no_grad())
+    except Exception:
+        if not recording.turns_gradients_on:
+            raise
+    # torch cannot decompose a region with gradients in a program without.
+    return _capture(request, Recording(request.model), torch.enable_grad())
+
+
+def _capture(request: Request, recording: Recording, mode: contextlib.AbstractContextManager[None]) -> Capture:
+    args, options = request.args, request.options
     if args and isinstance(args[-1], dict) and not request.kwargs:
         args = (*args, {})  # torch takes a dictionary at the end for keyword inputs
-    with quiet(), torch.no_grad(), recording.running():
+    with quiet(), mode, recording.running():
         program = torch.onnx.export(
             request.model,
             args,
@@ -76,6 +87,8 @@ class Recording:
         self._graph: ir.Model | None = None
         self._before: Flat | None = None
         self._stacks_by_node: dict[Node, tuple[Stack, ...]] = {}
+        self.turns_gradients_on = False
+        """Whether the program has a region with gradients of its own: `with torch.enable_grad()` in a forward."""
         self._failed: list[Exception] = []  # the errors of torch's attempts to run the model
 
     @contextlib.contextmanager
@@ -134,6 +147,8 @@ class Recording:
             self._stack_calls.forget()
             try:
                 program = original(*args, **kwargs)
+                regions = torch.ops.higher_order.wrap_with_set_grad_enabled
+                self.turns_gradients_on |= any(node.target is regions for node in program.graph.nodes)
                 _run_bodies_node_by_node(program)
             except Exception as error:
                 self._failed.append(error)
