@@ -104,3 +104,16 @@ class Second(nn.Module):
 def second_of_two() -> object:
     """Return a model whose first input torch drops."""
     return Second(), (X, torch.linspace(-1, 1, 3))
+
+
+class WithGradients(nn.Module):
+    """Turns gradients on for what it returns."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            return x.exp()
+
+
+def with_gradients() -> object:
+    """Return the model with its inputs."""
+    return WithGradients().eval(), (torch.rand(3),)

@@ -82,7 +82,7 @@ class CallValues(Observer):
     _seen: Any = field(default_factory=WeakIdKeyDictionary)
     """The version of each tensor and the numbers of its value."""
     _forms: Any = field(default_factory=WeakIdKeyDictionary)
-    """The forms of the views of each tensor that were seen."""
+    """The forms in which the whole of each tensor was seen in another shape."""
     _unchanged: Any = field(default_factory=WeakIdKeyDictionary)
     """The version of each tensor that a module held before the run."""
     _below: dict[str, list[torch.nn.Module]] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class CallValues(Observer):
             settings = inputs.keys() - tensors.keys() - captured.keys()
             seen = EagerCall(call, self._begun, self._bodies > 0, inputs | captured, {}, frozenset(), settings)
             seen = replace(seen, places=places | more)
-            self._open[call.name] = seen, (args, kwargs), shared_with(found, self._forms, self._fingerprint)
+            self._open[call.name] = seen, (args, kwargs), shared_with(found, self._seen, self._forms, self._fingerprint)
             self._begun += 1
 
     def left(self, call: Call, output: Any) -> None:

@@ -40,24 +40,27 @@ Form = tuple[torch.Size, tuple[int, ...], int | torch.SymInt]
 
 
 def form_of(tensor: torch.Tensor) -> tuple[torch.Tensor, Form] | None:
-    """Return the tensor that another is a view of, and how it is viewed; None for other tensors."""
+    """Return the tensor that another is a view of the whole of, and how it is viewed; None for other tensors."""
     base = tensor._base
-    if base is None or not has_elements(tensor) or base.dtype != tensor.dtype:
+    if base is None or not has_elements(tensor) or (base.dtype, base.numel()) != (tensor.dtype, tensor.numel()):
         return None
     return base, (tensor.size(), tensor.stride(), tensor.storage_offset())
 
 
 def shared_with(
     found: Iterable[tuple[str, Any]],
+    seen: Iterable[torch.Tensor],
     forms: Mapping[torch.Tensor, Iterable[Form]],
     fingerprint: Callable[[torch.Tensor], Fingerprint | None],
 ) -> list[Shared]:
-    """Return the bases of those found that are views, and the views of these that were seen, as they are now.
+    """Return the bases of those found that are views, and the tensors seen that are views of these, as they are now.
 
     What a layer returned may be a view already, of rows that the graph does not have: that of a linear layer is. It
-    may be gone, where the model kept a part of it alone. torch keeps no such relation in inference mode.
+    is gone where the model kept a part of it alone: `forms` tells how the whole of each base was viewed. torch keeps
+    no such relation in inference mode.
     """
     parts = (part._base for _, part in found if isinstance(part, torch.Tensor))
-    bases = {id(base): base for base in parts if base is not None}.values()
-    views = [base.as_strided(*form) for base in bases for form in forms.get(base, ())]
-    return [Shared(tensor, version_of(tensor), fingerprint(tensor)) for tensor in (*bases, *views)]
+    bases = {id(base): base for base in parts if base is not None}
+    views = [tensor for tensor in seen if id(tensor._base) in bases] if bases else []
+    views += [base.as_strided(*form) for base in bases.values() for form in forms.get(base, ())]
+    return [Shared(tensor, version_of(tensor), fingerprint(tensor)) for tensor in (*bases.values(), *views)]

@@ -28,6 +28,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -76,7 +77,8 @@ def _by_dynamo(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, opset: int | None, dynamic_shapes: Any
 ) -> ir.Model:
     """Return what `torch.onnx.export(dynamo=True)` gives."""
-    program = torch.onnx.export(
+    export = partial(
+        torch.onnx.export,
         model,
         # A dictionary at the end would be taken for keyword inputs.
         (*args, {}) if args and isinstance(args[-1], dict) and not kwargs else args,
@@ -86,6 +88,12 @@ def _by_dynamo(
         opset_version=opset,
         dynamic_shapes=dynamic_shapes,
     )
+    try:
+        program = export()
+    except Exception:  # noqa: BLE001  # torch raises errors of any type
+        # Without gradients torch cannot decompose what runs under `torch.enable_grad()` in a forward.
+        with torch.enable_grad():
+            program = export()
     if program is None:
         raise RuntimeError("torch.onnx.export gave no program")
     return program.model
