@@ -662,6 +662,22 @@ def f(model, wanted):
     @pytest.mark.parametrize(
         ("code", "decides"),
         [
+            ("name[:4] == 'pool'", True),
+            ("name[-3:] in {'ler'}", True),
+            ("{'pool': 1}.get(name[:-2])", True),
+            ("f'quant.{name}'[len('quant.p'):] == 'ooler'", True),
+            ("f'{name}/Cast_1'[len(name) + 1:].startswith('Cast')", False),
+            ("f'{name}.int8'[len(name):] == '.int8'", False),
+            ("name[:4] == wanted[:4]", False),
+        ],
+    )
+    def test_finds_names_in_a_slice(self, code: str, decides: bool, load: Callable[[str], ModuleType]) -> None:
+        module = load(self.SOURCE.replace("name == {}", code))
+        assert self.found(module, "pooler") == (["exporter.py:10"] if decides else [])
+
+    @pytest.mark.parametrize(
+        ("code", "decides"),
+        [
             ("return model.config.to_dict()['model_type'] == 'toy'", True),
             (
                 "match model.config.to_dict():\n        case {'model_type': 'toy' | 'doll'}:\n            pass",

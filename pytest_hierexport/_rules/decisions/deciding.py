@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import EnumMeta
 from functools import partial
+from operator import getitem
 from pathlib import Path, PurePath
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -78,9 +79,9 @@ class Decisions:
         result = _comparable(operation, outcome(partial(operation, *operands, **options)))
         other = outcome(lambda: operation(*others[0], **dict(others[1])))
         expected, found = _comparable(operation, other), under_old(self.names, result)
-        # What cannot be compared is taken to be the same.
-        is_other = is_translated(result) and outcome(lambda: bool(found == expected)) is False
-        return other if is_other else _SAME
+        # What cannot be compared is taken to be the same, and what is cut between words, as by the length of a prefix.
+        is_same = outcome(lambda: bool(found == expected or (operation is getitem and found in others[0][0])))
+        return other if is_translated(result) and is_same is False else _SAME
 
     def look_up(self, _: Any, table: Any = (), key: Any = None, /, *__: Any, **___: Any) -> None:
         """Note a lookup in a table that gives something else under the old names."""
@@ -97,7 +98,7 @@ class Decisions:
             is_other |= not isinstance(key, Marked) and not _holds([k for k in keys if not isinstance(k, Marked)], key)
             found = [each for each in keys if isinstance(each, str) and each == key] if is_other else None
         if found is not None:
-            self._note((key, found, other))
+            self._note((key, found))
 
     def look_up_class(self, _: Any, value: Any = None, classes: Any = (), /) -> None:
         """Note a test of a module's or a configuration's class that a class of the model passes."""

@@ -116,17 +116,16 @@ class Watch:
         new = NEW_WORD.findall(" ".join(named))
         words = _parts(" ".join((names.old(" ".join(new)), *staying, *others)).casefold())
         constants = {part for text in texts(values) for part in NEW_WORD.split(text) if not isinstance(text, Marked)}
-        constants -= others
-        spelled = [each for each in constants if self._spells(each, words)]
+        spelled = [each for each in constants - {OTHER} if self._spells(each, words)]
         # What a name has in common with other models' names, as `node_` in `node_12`, is no name of the model.
         telling = [each for each in spelled if len(staying) < len(named) or not all(_share(each, s) for s in staying)]
         constant = max(telling, key=lambda each: (len(each), each), default=None)
         if constant is None:
             return
         # Of a long text, such as a printed model, the word is shown.
-        old = [word for text in named for word in (str(names.old(text)), *names.old(text).split())]
-        shared = _parts(constant.casefold())
-        name = min(old, key=lambda each: (-len(shared & _parts(each.casefold())), len(each)))[:_MOST_SHOWN]
+        old = [word for text in (*named, *others) for word in (str(names.old(text)), *names.old(text).split())]
+        parts = _parts(constant.casefold())
+        name = min(old, key=lambda each: (OTHER in each, len(parts - _parts(each.casefold())), len(each)))[:_MOST_SHOWN]
         # What is passed to other code, as a `key` is, runs below that.
         frames = (each for each, _ in walk_stack(sys._getframe()))
         frame = next((each for each in frames if resolved(each.f_code.co_filename) in self._codes), sys._getframe())
