@@ -290,6 +290,8 @@ class TestDecisions:
             "'ToyModel' in config.architectures",
             "getattr(config, 'model_type', None) in ('toy',)",
             "{'toy': 1}[config.model_type]",
+            "(config.model_type, 1) in {('toy', 1)}",
+            "{('toy', 1): 2}[config.model_type, 1]",
             "type(config).__name__ in {'ToyConfig', 'OtherConfig'}",
             "config.__class__.__qualname__.removesuffix('Config').lower() == 'toy'",
             "isinstance(config, ToyConfig)",
@@ -349,11 +351,20 @@ class TestDecisions:
             "import inspect, pathlib\n"
             "def f(cls):\n"
             "    file = inspect.getfile(cls)\n"
-            "    if file.endswith('modeling_toy.py'):\n"
+            "    if file.endswith('modeling_toy.py') and inspect.getmodulename(file).endswith('_toy'):\n"
             "        return pathlib.Path(file).stem == 'modeling_toy'\n"
         )
         assert run(load(source), own.Model)
-        assert told == ["if file.endswith('modeling_toy.py'):", "return pathlib.Path(file).stem == 'modeling_toy'"]
+        first = "if file.endswith('modeling_toy.py') and inspect.getmodulename(file).endswith('_toy'):"
+        assert told == [first, first, "return pathlib.Path(file).stem == 'modeling_toy'"]
+
+    def test_of_a_models_module_are_told(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        assert watching.decisions is not None
+        own = sys.modules[Block.__module__]
+        watching.decisions.files[str(own.__file__)] = Path("renamed.py")
+        source = "def f(own):\n    return own.__name__.endswith('decisions') + own.__file__.endswith('decisions.py')\n"
+        assert run(load(source), own) == 2
+        assert len(told) == 2
 
     def test_of_a_nodes_number_are_told(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
         class Node:

@@ -22,13 +22,13 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 from pytest_hierexport._rules.decisions.source import loaded
-from pytest_hierexport._rules.decisions.values import Marked, is_a, is_translated, marked, under_old
+from pytest_hierexport._rules.decisions.values import Marked, is_a, is_translated, marked, texts, under_old
 from pytest_hierexport._rules.new_names import Names
 
 OTHER = "renamed"
 """What a name that stays as it is would be if the model had another one."""
 _OF_MODELS = frozenset({"model_type", "name_or_path", "_name_or_path", "architectures", "base_model_prefix"})
-STAYING = _OF_MODELS | {"name", "stem", "__module__", "__name__", "__qualname__"}
+STAYING = _OF_MODELS | {"name", "stem", "__file__", "__module__", "__name__", "__qualname__"}
 """The attributes that give names which stay as they are while the model has others."""
 _POSITIONS = (str.find, str.rfind, str.index, str.rindex)
 TABLES: tuple[Any, ...] = (Mapping, AbstractSet, type({}.values()), list, tuple, deque, EnumMeta)
@@ -91,12 +91,12 @@ class Decisions:
         if not _holds(table, key):
             spellings = self.names.new(key) if other is key and isinstance(key, str) else (other,)
             found = next((each for each in spellings if _holds(table, each)), None)
-        elif isinstance(key, Marked) or isinstance(table, (list, tuple)):
+        elif isinstance(table, (list, tuple)) or any(isinstance(text, Marked) for text in texts(key)):
             keys = table.keys() if type(table) is dict else table
             is_other = is_translated(keys) and not _holds(under_old(self.names, keys), other)
             # The old class stays among the bases of the new one: its name alone would not be there.
             is_other |= not isinstance(key, Marked) and not _holds([k for k in keys if not isinstance(k, Marked)], key)
-            found = [each for each in keys if isinstance(each, str) and each == key] if is_other else None
+            found = [each for each in keys if _holds([each], key)] if is_other else None
         if found is not None:
             self._note((key, found))
 
@@ -123,7 +123,7 @@ class Decisions:
             # One with words of the model is known by these, and one without a number is its operator's. A number in a
             # word, as in `_int8`, tells no node from others.
             return re.sub(r"(?<![^\W_])\d+(?![^\W_])", lambda number: f"0{number[0]}", value)
-        if name == "__module__" and value in self.modules:
+        if name in {"__module__", "__name__"} and value in self.modules:
             return _other_module(value)
         other = self.files.get(str(owner) if isinstance(owner, PurePath) else value)
         return None if other is None else getattr(other, name, str(other))

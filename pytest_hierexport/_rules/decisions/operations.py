@@ -169,7 +169,7 @@ _NAMED: Sequence[tuple[_Handler, Sequence[Any], str]] = (
     (Decisions.compute, [fnmatch, difflib], "fnmatch fnmatchcase filter get_close_matches"),
     (Decisions.compute, [op], "contains countOf indexOf"),
     (Decisions.write, [str], _WRITERS),
-    (Decisions.write, [os.path], "basename dirname join split splitext"),
+    (Decisions.write, [os.path, inspect], "basename dirname getmodulename join split splitext"),
     (Decisions.look_up_class, [builtins], "isinstance issubclass"),
     (_ask_attribute, [builtins, inspect], "hasattr getfile getsourcefile"),
     (_look_up_module, [builtins, importlib, importlib.util], "__import__ import_module find_spec"),
