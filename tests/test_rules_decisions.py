@@ -304,6 +304,15 @@ class TestDecisions:
         run(module, ToyConfig())
         assert told
 
+    @pytest.mark.parametrize(("code", "decides"), [("endswith('Config')", False), ("startswith('Own')", True)])
+    def test_of_what_all_configurations_share_are_not(
+        self, code: str, decides: bool, load: Callable[[str], ModuleType], told: list[str]
+    ) -> None:
+        own = type("OwnConfig", (type("AnyConfig", (), {}),), {"model_type": "own"})()
+        watching.decisions = Decisions(NAMES, lambda _: told.append(""), [own])
+        run(load(f"def f(config):\n    return type(config).__name__.{code}\n"), own)
+        assert bool(told) == decides
+
     def test_of_a_type_in_a_pattern_are_told(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
         source = """
         def f(config):
@@ -814,7 +823,7 @@ class TestBases:
 @pytest.mark.parametrize(
     ("name", "other"),
     [
-        ("transformers.models.bert.modeling_bert", "transformers.models.renamed.renamed"),
+        ("transformers.models.bert.modeling_bert", "transformers.models.renamed.modeling_renamed"),
         ("timm.models.resnet", "timm.models.renamed"),
         ("models", "models.renamed"),
     ],

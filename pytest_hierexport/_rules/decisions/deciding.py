@@ -23,7 +23,7 @@ from typing import Any, Union, get_args, get_origin
 
 from pytest_hierexport._rules.decisions.source import loaded
 from pytest_hierexport._rules.decisions.values import Marked, is_a, is_translated, marked, texts, under_old
-from pytest_hierexport._rules.new_names import Names
+from pytest_hierexport._rules.new_names import WORD, Names, with_words
 
 OTHER = "renamed"
 """What a name that stays as it is would be if the model had another one."""
@@ -57,8 +57,9 @@ class Decisions:
         # A base that is no module itself, such as a protocol, says nothing about the model.
         self._old = self._configurations.union(id(base) for base in bases if hasattr(base, "named_modules"))
         """The classes that keep their names: the configurations', the model's own and their bases."""
-        homes = [(name.count("."), file) for name, file in loaded() if name in self.modules and "." in name]
-        self.files = {file: Path(file).parents[depth - 1] / f"{OTHER}.py" for depth, file in homes}
+        homes = [(name, file) for name, file in loaded() if name in self.modules and "." in name]
+        others = ((f, Path(f).parents[name.count(".")], _other_module(name).replace(".", "/")) for name, f in homes)
+        self.files = {file: home / f"{other}.py" for file, home, other in others}
         """The files of these modules, each with another one in its top-level package."""
 
     def compute(self, operation: Callable[..., Any], /, *operands: Any, **options: Any) -> Any:
@@ -118,7 +119,9 @@ class Decisions:
         if not isinstance(value, str):
             return None
         if name in {"__name__", "__qualname__"} and id(owner) in self._old:
-            return OTHER
+            others = " ".join(base.__name__ for base in owner.__mro__ if id(base) not in self._old)
+            shared = {word.lower() for word in WORD.findall(others)}
+            return with_words(value, WORD, lambda word: None if word in shared else OTHER)
         if name == "name" and type(value) is str and attribute_of(owner, "op_type") and self.names.old(value) is value:
             # One with words of the model is known by these, and one without a number is its operator's. A number in a
             # word, as in `_int8`, tells no node from others.
@@ -132,7 +135,8 @@ class Decisions:
 def _other_module(name: str) -> str:
     """Return the name of a module of another model: other from the last part on, and where that repeats a part."""
     top, *between, last = name.split(".") if "." in name else (name, name)
-    return ".".join([top, *(OTHER if part in last else part for part in between), OTHER])
+    of_model = "|".join(part for part in between if part in last) or last
+    return ".".join([top, *(OTHER if part in last else part for part in between), re.sub(of_model, OTHER, last)])
 
 
 def _classes_in(classes: Any) -> Iterator[Any]:
