@@ -37,7 +37,7 @@ def test_converted_values_belong_to_the_call_that_computes_them() -> None:
     }
 
 
-def test_value_laid_out_as_before_belongs_to_the_call_that_computes_it() -> None:
+def test_value_laid_out_as_before_belongs_to_its_call() -> None:
     head = "g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}"
     after = f"""{head}, float[2, 2] rounded = {{1.0, 2.0, 3.0, 4.5}}> {{
         token = local.Relu(x) cast_r = local.Reorder(token) y = MatMul(cast_r, rounded) }}"""

@@ -57,9 +57,8 @@ class Decisions:
         # A base that is no module itself, such as a protocol, says nothing about the model.
         self._old = self._configurations.union(id(base) for base in bases if hasattr(base, "named_modules"))
         """The classes that keep their names: the configurations', the model's own and their bases."""
-        homes = [(name, file) for name, file in loaded() if name in self.modules and "." in name]
-        others = ((f, Path(f).parents[name.count(".")], _other_module(name).replace(".", "/")) for name, f in homes)
-        self.files = {file: home / f"{other}.py" for file, home, other in others}
+        homes = [(name.count("."), _other_module(name), file) for name, file in loaded() if name in self.modules]
+        self.files = {file: Path(file).parents[n] / f"{other.replace('.', '/')}.py" for n, other, file in homes if n}
         """The files of these modules, each with another one in its top-level package."""
 
     def compute(self, operation: Callable[..., Any], /, *operands: Any, **options: Any) -> Any:
@@ -119,8 +118,8 @@ class Decisions:
         if not isinstance(value, str):
             return None
         if name in {"__name__", "__qualname__"} and id(owner) in self._old:
-            others = " ".join(base.__name__ for base in owner.__mro__ if id(base) not in self._old)
-            shared = {word.lower() for word in WORD.findall(others)}
+            # The words that classes of no model have, such as `Config`, say nothing about the model.
+            shared = {w.lower() for c in owner.__mro__ if id(c) not in self._old for w in WORD.findall(c.__name__)}
             return with_words(value, WORD, lambda word: None if word in shared else OTHER)
         if name == "name" and type(value) is str and attribute_of(owner, "op_type") and self.names.old(value) is value:
             # One with words of the model is known by these, and one without a number is its operator's. A number in a

@@ -38,8 +38,7 @@ def instrumented(codes: Mapping[Path, Code], without: AbstractSet[CodeType] = fr
         for function in live_functions():
             code = function.__code__
             found = codes.get(resolved(code.co_filename))
-            new = None if found is None or code in without else found.instrumented.get(code)
-            if new is not None:
+            if found is not None and code not in without and (new := found.instrumented.get(code)) is not None:
                 before.callback(setattr, function, "__code__", code)
                 function.__code__ = new
         yield

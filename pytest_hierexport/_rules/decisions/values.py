@@ -66,9 +66,8 @@ def is_a(value: Any, *kinds: type) -> bool:
 
 def is_translated(value: Any) -> bool:
     """Return whether a value is translated whole, and runs no code of its own when it is used twice."""
-    is_plain = isinstance(value, type) or not callable(value)
     is_single = isinstance(value, (str, bytes, re.RegexFlag)) or not is_a(value, Iterable)
-    return (is_plain and is_single) or _copy(value) is not None
+    return (is_single and (isinstance(value, type) or not callable(value))) or _copy(value) is not None
 
 
 def texts(value: Any, depth: int = 0) -> Iterator[str]:

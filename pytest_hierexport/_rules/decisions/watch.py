@@ -113,8 +113,7 @@ class Watch:
         named = [text for text in texts(values) if under_old(names, text) is not text]
         staying = [text for text in named if isinstance(text, Marked)]
         others = {text.alternative for text in staying}
-        new = NEW_WORD.findall(" ".join(named))
-        words = _parts(" ".join((names.old(" ".join(new)), *staying, *others)).casefold())
+        words = _parts(" ".join((*map(names.old, NEW_WORD.findall(" ".join(named))), *staying, *others)).casefold())
         constants = {part for text in texts(values) for part in NEW_WORD.split(text) if not isinstance(text, Marked)}
         spelled = [each for each in constants - {OTHER} if self._spells(each, words)]
         # What a name has in common with other models' names, as `node_` in `node_12`, is no name of the model.
@@ -123,9 +122,9 @@ class Watch:
         if constant is None:
             return
         # Of a long text, such as a printed model, the word is shown.
-        old = [word for text in (*named, *others) for word in (str(names.old(text)), *names.old(text).split())]
-        parts = _parts(constant.casefold())
-        name = min(old, key=lambda each: (OTHER in each, len(parts - _parts(each.casefold())), len(each)))[:_MOST_SHOWN]
+        old = {word for text in (*named, *others) for word in (str(names.old(text)), *names.old(text).split())}
+        parts, lows = _parts(constant.casefold()), ((word.casefold(), word) for word in old)
+        *_, name = min((OTHER in low, len(parts - _parts(low)), len(word), word[:_MOST_SHOWN]) for low, word in lows)
         # What is passed to other code, as a `key` is, runs below that.
         frames = (each for each, _ in walk_stack(sys._getframe()))
         frame = next((each for each in frames if resolved(each.f_code.co_filename) in self._codes), sys._getframe())
