@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from test_carry import carried
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._carry import carry
+from test_carry import CALLS, carried, model
 
 HALF = """g (float16[2, 2] x) => (float16[2, 2] y) <float16[2, 2] w = {15360, 16384, 16896, 17408}> {
     h = MatMul(x, w) p = Mul(h, h) y = Relu(p) }"""
-CALLS = {"h": "a", "p": "b", "y": "c"}
+OWNERS = {"h": "a", "p": "b", "y": "c"}
 
 
 def test_casts_of_a_runtime_belong_to_the_converted_value() -> None:
     after = """g (float16[2, 2] x) => (float16[2, 2] y) <float16[2, 2] w = {15360, 16384, 16896, 17408}> {
         x32 = Cast<to = 1>(x) w32 = Cast<to = 1>(w) h32 = MatMul(x32, w32) p32 = Mul(h32, h32)
         p = Cast<to = 10>(p32) y = Relu(p) }"""
-    assert carried(HALF, after, **CALLS) == {
+    assert carried(HALF, after, **OWNERS) == {
         "x32": [("a", "fused")],
         "w32": [("a", "folded")],
         "h32": [("a", "traced")],
@@ -27,7 +29,7 @@ def test_merged_and_doubled_casts_keep_one_owner() -> None:
     after = """g (float16[2, 2] x) => (float16[2, 2] y) <float16[2, 2] w = {15360, 16384, 16896, 17408}> {
         h = MatMul(x, w) one = Cast<to = 1>(h) other = Cast<to = 1>(h) p32 = Mul(one, other)
         again = Cast<to = 10>(p32) back = Cast<to = 1>(again) y32 = Relu(back) y = Cast<to = 10>(y32) }"""
-    found = carried(HALF, after, **CALLS)
+    found = carried(HALF, after, **OWNERS)
     assert found["one"] == found["other"] == [("a", "fused")]
     assert found["again"] == found["back"] == [("b", "fused")]
     assert found["y"] == [("c", "fused")]
@@ -39,7 +41,7 @@ def test_value_is_known_by_the_name_of_its_float32_copy() -> None:
         <float16[2, 2] w = {15360, 16384, 16896, 17408}, float[2, 2] bias = {0.0, 0.0, 0.0, 0.0}> {
         x32 = Cast<to = 1>(x) w32 = Cast<to = 1>(w) h32 = Gemm(x32, w32, bias) s32 = Sqrt(h32) p32 = Exp(s32)
         p = Cast<to = 10>(p32) y = Relu(p) }"""
-    found = carried(HALF, after, **CALLS)
+    found = carried(HALF, after, **OWNERS)
     assert found["h32"] == [("a", "fused")]
     assert found["s32"] == found["p32"] == [("b", "fused")]
 
@@ -76,7 +78,7 @@ def test_casts_from_and_to_integers_are_operations_of_their_own() -> None:
 
 def test_cast_that_no_node_takes_belongs_to_the_model() -> None:
     after = HALF.replace("=> (", "=> (float[2, 2] x32, ").replace("{\n", "{ x32 = Cast<to = 1>(x)\n")
-    assert carried(HALF, after, **CALLS)["x32"] == [("", "fused")]
+    assert carried(HALF, after, **OWNERS)["x32"] == [("", "fused")]
 
 
 def test_casts_inside_a_branch_belong_to_the_value_there() -> None:
@@ -134,6 +136,16 @@ def test_cast_of_an_input_belongs_to_who_reads_elements() -> None:
     after = """g (float[n, 2] x) => (int64[2] s, float[n, 2] y) {
         x16 = Cast<to = 10>(x) s = Shape(x16) y16 = Relu(x16) y = Cast<to = 1>(y16) }"""
     assert carried(before, after, s="a", y="b")["x16"] == [("b", "fused")]
+
+
+def test_cast_for_a_shared_shape_belongs_to_the_caller() -> None:
+    before = "g (float[n, 2] x) => (int64[2] s, int64[2] t) { s = Shape(x) t = Abs(s) }"
+    after = "g (float[n, 2] x) => (int64[2] s, int64[2] t) { x16 = Cast<to = 10>(x) s = Shape(x16) t = Abs(s) }"
+    shared = tuple(Origin(call, Evidence.MERGED) for call in "ab")
+    owners = Attribution(CALLS, {"s": shared, "t": (Origin("a", Evidence.TRACED),)}, {})
+    found = carry(model(before), owners, model(after))
+    assert found.nodes["x16"] == (Origin("", Evidence.FUSED),)
+    assert found.nodes["s"] == shared
 
 
 def test_renamed_casts_of_the_model_keep_their_calls() -> None:

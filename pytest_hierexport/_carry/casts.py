@@ -9,7 +9,7 @@ Example. A runtime computes float16 in float32; the casts and the names of the v
 
 A value and its casts are one value, under the name by which the other graph knows it. A cast of the graph before keeps
 its origins where it stays. Any other belongs to the calls of the node whose value it converts; where no node computes
-that value, to the calls that take it.
+that value, to the calls that read its elements, or, where all read its shape alone, to their common caller.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins, Primary, order_origins
-from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside
 from pytest_hierexport._carry.match import Attributed, Match, weakened
 from pytest_hierexport._onnx.operators import definition
@@ -183,9 +182,10 @@ def attribute_casts(attribution: Attribution, before: Attributed, after: Contrac
     for cast, source in reversed(list(after.casts.items())):
         if cast.key not in origins:
             consumers = flat.consumers_of(cast)
-            # Any call may read the shape alone, and owns no elements for it.
             readers = [each for each in consumers if not set(cast.outputs).isdisjoint(each.data_operands)]
-            found = [o for consumer in readers or consumers for o in origins.get(consumer.key, ())]
+            found = [o for consumer in readers for o in origins.get(consumer.key, ())]
             evidence = Evidence.FUSED if source.varying else Evidence.FOLDED
-            origins[cast.key] = ordered(evidence, found or [Origin(ROOT, evidence)])
+            # Calls that read the shape alone own no elements for it: layers share the size of an input of the model.
+            sized = (o.call for consumer in consumers for o in origins.get(consumer.key, ()))
+            origins[cast.key] = ordered(evidence, found or [Origin(attribution.hierarchy.common(sized), evidence)])
     return replace(attribution, nodes={node.key: origins[node.key] for node in flat.nodes})
