@@ -293,6 +293,17 @@ class TestGraph:
         with torch.no_grad():
             assert stripped(result.model) == stripped(plain_export("torchscript", model, inputs, opset=17))
 
+    def test_operations_in_place_are_moved_as_torch_moves_them(self) -> None:
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            out, rows = torch.zeros_like(x), torch.where(x[:, 0] > 0)[0]
+            for layer in (m.a, m.b):
+                out.index_add_(0, rows, layer(x)[rows])
+            return out
+
+        model, x = Runs(run, a=Gate(), b=Gate()), torch.randn(5, 4)
+        result = exported(model, x, opset=18)
+        assert stripped(result.model) == stripped(plain(model, (x,), 18))
+
     def test_results_that_are_not_used_do_not_stay_in_it(self) -> None:
         model = Runs(lambda m, x: (m.a(x), m.b(x))[1], a=Gate(), b=Gate()).eval()
         result = export(model, (X,), exporter="torchscript", opset=17)

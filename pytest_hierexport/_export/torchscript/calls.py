@@ -63,6 +63,7 @@ class Conversion:
             stack.enter_context(marks_defined())
             for holder, name, follow in (
                 (torch._C, "_jit_pass_onnx_function_substitution", self.trace.beginning),
+                (torch._C, "_jit_pass_onnx_remove_inplace_ops_for_onnx", self.trace.replacing),
                 (torch._C, "_jit_pass_cse", self.trace.merging),
                 (torch._C, "_freeze_module", self.trace.freezing),
                 (torch._C, "_jit_pass_onnx_preprocess_caffe2", self.trace.sweeping),

@@ -16,6 +16,7 @@ converted to ONNX, so the ONNX graph is the one that torch gives without them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -156,6 +157,30 @@ class Trace(Observer):
         original(graph)
         self._mark_all(graph, owners)
 
+    def replacing(self, original: Callable[..., None], graph: Any, *args: Any) -> None:
+        """Around the pass that replaces operations in place: take the marks out, behind which it would move no node.
+
+        What replaces an operation has its scope and line; what has none belongs to the calls that consume it. Where one
+        line writes in several calls, which scopes do not tell apart, the marks stay.
+        """
+        survey = Survey.of(graph)
+        owners, writers = self._read(survey), defaultdict[Any, set[CallNames]](set)
+        for node in nodes_of(graph):
+            if node.outputsSize() and "!" in node.schema():
+                writers[_line(node)].add(owners[number_of(node)])
+        if not writers or any(len(calls) > 1 for calls in writers.values()):
+            original(graph, *args)
+            return
+        self._lift(survey)
+        original(graph, *args)
+        consumers: dict[int, CallNames] = {}
+        for node in reversed([node for node in nodes_of(graph) if node.outputsSize()]):
+            number = number_of(node)
+            if number not in owners:
+                owners[number] = next(iter(writers.get(_line(node), ())), consumers.get(number, ()))
+            consumers.update((value.unique(), owners[number]) for value in node.inputs())
+        self._mark_all(graph, owners)
+
     def end(self, graph: Any) -> None:
         """Remove the marks from the graph, which is converted next."""
         self.owners = self._lift(Survey.of(graph))
@@ -187,6 +212,11 @@ class Trace(Observer):
             if node.outputsSize() and owners.get(number_of(node), current) != current:
                 current = owners[number_of(node)]
                 self._new_mark(graph, current).insertBefore(node)
+
+
+def _line(node: Any) -> tuple[str, str]:
+    """Return what torch copies from a node to its replacement: its scope, and the lines of the model that ran it."""
+    return node.scopeName(), node.sourceRange()
 
 
 def _is_mark(node: Any) -> bool:
