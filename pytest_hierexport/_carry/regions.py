@@ -47,17 +47,15 @@ def _origins(match: Match, replaced: list[Node]) -> list[Origin]:
     A node that several calls share may be in several regions: a `Not` of a mask that goes into the `Where` of each
     layer (DeBERTa). Each region has the origins of those calls that consume the node in it.
     """
-    hierarchy, found, shared = match.attributed.hierarchy, dict[Node, list[Origin]](), set[Node]()
+    hierarchy, found = match.attributed.hierarchy, dict[Node, list[Origin]]()
     for node in sorted(replaced, key=match.before.order.__getitem__, reverse=True):
         own = match.attributed.nodes[node]
         consumers = match.before.consumers_of(node)
         calls = {origin.call for consumer in consumers for origin in found.get(consumer, ())}
         near = [o for o in own if any(hierarchy.within(call, o.call) for call in calls)]
         # A node that serves nothing else is in this region alone: a normalisation in a convolution (MobileNetV2).
-        elsewhere = any(consumer not in found or consumer in shared for consumer in consumers)
+        elsewhere = any(each not in found or len(found[each]) < len(match.attributed.nodes[each]) for each in consumers)
         found[node] = near if elsewhere and near else list(own)
-        if len(found[node]) < len(own):
-            shared.add(node)
     return [origin for origins in found.values() for origin in origins]
 
 
