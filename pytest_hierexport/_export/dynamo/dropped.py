@@ -38,9 +38,17 @@ _OPERATION = "torch_fn"  # the entry that names the operation of the model, with
 
 def stacks(node: torch.fx.Node) -> tuple[Stack, ...]:
     """Return the module stack of a node, then those of dropped nodes with an equal value."""
-    custom = node.meta.get(_CUSTOM) or {}
-    own: Stack = custom.get(_TAKEN) or node.meta.get(STACK) or {}
-    return (own, *custom.get(_ALSO, ()))
+    own: Stack = _custom(node).get(_TAKEN) or node.meta.get(STACK) or {}
+    return (own, *_custom(node).get(_ALSO, ()))
+
+
+def _custom(node: torch.fx.Node) -> Mapping[str, Any]:
+    return node.meta.get(_CUSTOM) or {}
+
+
+def _write(node: torch.fx.Node, entry: str, value: Any) -> None:
+    # Copies of a node share the mapping.
+    node.meta[_CUSTOM] = {**_custom(node), entry: value}
 
 
 def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
@@ -93,8 +101,7 @@ def _note(graph: torch.fx.Graph, dropped: Iterable[torch.fx.Node], live: set[tor
         survivor = _survivor(graph, node, contents, survivors, sources)
         if survivor is not None:
             for removed, kept in _pairs(node, survivor, live, contents, noted):
-                custom = kept.meta.get(_CUSTOM) or {}
-                kept.meta[_CUSTOM] = {**custom, _ALSO: (*custom.get(_ALSO, ()), *stacks(removed))}
+                _write(kept, _ALSO, (*_custom(kept).get(_ALSO, ()), *stacks(removed)))
 
 
 def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node], computing: Container[Any]) -> None:
@@ -121,7 +128,7 @@ def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node], computing: Co
         same[node] = first.setdefault(repr((node.target, inputs)), node)
         if node in live and not stacks(node)[0]:
             # An output of the model, computed once more behind all calls: the first call that took it has the view.
-            node.meta[_CUSTOM] = {**(node.meta.get(_CUSTOM) or {}), _TAKEN: stacks(same[node])[0]}
+            _write(node, _TAKEN, stacks(same[node])[0])
             continue
         operation = node.meta.get(_OPERATION)
         users = [user for user in node.users if user.meta.get(_OPERATION, node) == operation]
@@ -132,7 +139,7 @@ def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node], computing: Co
             taker = _taker(own, [each for each in earlier.get(same[node], []) if is_whole or each not in live], live)
             # The caller of a call that wrote may use its own view again.
             if not own.keys() <= taker.keys():
-                node.meta[_CUSTOM] = {**(node.meta.get(_CUSTOM) or {}), _TAKEN: taker}
+                _write(node, _TAKEN, taker)
         earlier.setdefault(same[node], []).append(node)
 
 
