@@ -56,11 +56,11 @@ def shared_with(
     """Return the bases of those found that are views, and the tensors seen that are views of these, as they are now.
 
     What a layer returned may be a view already, of rows that the graph does not have: that of a linear layer is. It
-    is gone where the model kept a part of it alone: `forms` tells how the whole of each base was viewed. torch keeps
-    no such relation in inference mode.
+    is gone where the model kept a part of it alone: `forms` has how the whole of each base was viewed, by all that was
+    seen. torch keeps no such relation in inference mode.
     """
     parts = (part._base for _, part in found if isinstance(part, torch.Tensor))
     bases = {id(base): base for base in parts if base is not None}
-    views = [tensor for tensor in seen if id(tensor._base) in bases] if bases else []
+    views = [each for each in seen if id(each._base) in bases and form_of(each) is None] if bases else []
     views += [base.as_strided(*form) for base in bases.values() for form in forms.get(base, ())]
     return [Shared(tensor, version_of(tensor), fingerprint(tensor)) for tensor in (*bases.values(), *views)]
