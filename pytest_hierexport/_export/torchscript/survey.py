@@ -80,12 +80,17 @@ def merged(before: Survey, after: Survey) -> list[tuple[int, int]]:
     return pairs[::-1]
 
 
+def writes(node: Any) -> bool:
+    """Whether an operation writes to one of its inputs."""
+    return "!" in node.schema()
+
+
 def duplicates(graph: Any) -> list[list[int]]:
     """Return the groups of duplicate nodes, by value numbering; none if an operation writes to one of its inputs."""
     values: dict[int, int] = {}
     groups: dict[Hashable, list[Any]] = {}
     for node in nodes_of(graph):
-        if "!" in node.schema():
+        if writes(node):
             return []
         if not node.outputsSize():
             continue

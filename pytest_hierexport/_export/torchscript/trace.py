@@ -26,7 +26,15 @@ import torch
 
 from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._export.recorder import Observer
-from pytest_hierexport._export.torchscript.survey import CONSTANT, Survey, duplicates, merged, nodes_of, number_of
+from pytest_hierexport._export.torchscript.survey import (
+    CONSTANT,
+    Survey,
+    duplicates,
+    merged,
+    nodes_of,
+    number_of,
+    writes,
+)
 
 CallNames = tuple[str, ...]
 """The call of a node, then the calls whose duplicates of the node torch removed."""
@@ -163,12 +171,15 @@ class Trace(Observer):
         What replaces an operation has its scope and line; what has none belongs to the calls that consume it. Where one
         line writes in several calls, which scopes do not tell apart, the marks stay.
         """
+        writers = [node for node in nodes_of(graph) if node.outputsSize() and writes(node)]
+        if not writers:
+            original(graph, *args)
+            return
         survey = Survey.of(graph)
-        owners, writers = self._read(survey), defaultdict[Any, set[CallNames]](set)
-        for node in nodes_of(graph):
-            if node.outputsSize() and "!" in node.schema():
-                writers[_line(node)].add(owners[number_of(node)])
-        if not writers or any(len(calls) > 1 for calls in writers.values()):
+        owners, by_line = self._read(survey), defaultdict[Any, set[CallNames]](set)
+        for node in writers:
+            by_line[_line(node)].add(owners[number_of(node)])
+        if any(len(calls) > 1 for calls in by_line.values()):
             original(graph, *args)
             return
         self._lift(survey)
@@ -177,7 +188,7 @@ class Trace(Observer):
         for node in reversed([node for node in nodes_of(graph) if node.outputsSize()]):
             number = number_of(node)
             if number not in owners:
-                owners[number] = next(iter(writers.get(_line(node), ())), consumers.get(number, ()))
+                owners[number] = next(iter(by_line.get(_line(node), ())), consumers.get(number, ()))
             consumers.update((value.unique(), owners[number]) for value in node.inputs())
         self._mark_all(graph, owners)
 
