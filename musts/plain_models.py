@@ -117,3 +117,10 @@ class WithGradients(nn.Module):
 def with_gradients() -> object:
     """Return the model with its inputs."""
     return WithGradients().eval(), (torch.rand(3),)
+
+
+class Failing(nn.Module):
+    """Fails with a message that says whether gradients are on."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise ValueError(f"gradients: {torch.is_grad_enabled()}")

@@ -192,6 +192,11 @@ def test_model_that_turns_gradients_on_has_a_plain_peer(tmp_path: Path) -> None:
     assert not breaks("MUST-005", exported(tmp_path, plain_models.with_gradients))
 
 
+def test_a_failing_model_is_told_by_its_first_error() -> None:
+    with pytest.raises(Exception, match="gradients: False"):
+        peer.plain_export("dynamo", plain_models.Failing(), (torch.ones(2),))
+
+
 @pytest.fixture
 def process() -> Iterator[ChildProcess]:
     process = plain_process.__wrapped__()

@@ -90,10 +90,13 @@ def _by_dynamo(
     )
     try:
         program = export()
-    except Exception:  # noqa: BLE001  # torch raises errors of any type
+    except Exception:  # torch raises errors of any type
+        program = None
         # Without gradients torch cannot decompose what runs under `torch.enable_grad()` in a forward.
-        with torch.enable_grad():
+        with contextlib.suppress(Exception), torch.enable_grad():
             program = export()
+        if program is None:
+            raise
     if program is None:
         raise RuntimeError("torch.onnx.export gave no program")
     return program.model
