@@ -6,7 +6,7 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,45 +72,23 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
     """
     from pytest_hierexport._snapshot import is_detailed
 
-    plan = run.plan
-    failed = partial(_failed, run, case, test=request.node.name)
-    file = snapshot_file(plan.anchor(case), case.name)
-    shown = os.path.relpath(file, plan.config.invocation_params.dir)
-    repeat = repeat_command(plan, case, request.node.name)
-    update = f"{repeat} --snapshot-update"
-    if not file.exists() and not is_updating(plan.config):
-        if not file.parent.exists() and not plan.settings.chosen.require_snapshots:
-            pytest.skip(f"there are no snapshots yet; to make them: {update_command(plan)}")
-        instead, to_do = "no such file", f"write it: {update}"
-        if (found_former := former(plan, case, file, text)) is not None:
-            old, is_same = found_former
-            old_name = os.path.relpath(old, plan.config.invocation_params.dir)
-            content = "the same" if is_same else "another"
-            instead = f"no such file, but {old_name} of no selected model, with {content} hierarchy"
-            to_do = f"rename {old_name} if the model was renamed, else {to_do}"
-        found = [("expected", shown), ("found", instead)]
-        raise failed(f"{case.name} has no snapshot", found, to_do)
-    if (unreadable := _unreadable(file)) is not None and not (file.is_file() and is_updating(plan.config)):
-        found = [("expected", f"{shown} to be a snapshot"), ("found", unreadable)]
-        title, to_do = f"the snapshot of {case.name} cannot be read", f"delete it, then {update}"
-        raise failed(title, found, to_do)
+    file, is_update = snapshot_file(run.plan.anchor(case), case.name), is_updating(run.plan.config)
+    failures = _Failures(run, case, request.node.name, file)
+    if not file.exists() and not is_update:
+        if not file.parent.exists() and not run.plan.settings.chosen.require_snapshots:
+            pytest.skip(f"there are no snapshots yet; to make them: {update_command(run.plan)}")
+        raise failures.absent(text)
+    if (why := _unreadable(file)) is not None and not (file.is_file() and is_update):
+        raise failures.unreadable(why)
     snapshot = hierarchy_snapshot(request)
     if snapshot == text:
         return
-    if is_updating(plan.config) and (error := snapshot.executions[snapshot.num_executions - 1].exception):
-        found = [("expected", f"{shown} to be written"), ("found", str(error))]
-        raise failed(f"the snapshot of {case.name} was not written", found, f"let it be written, then {update}")
+    if is_update and (error := snapshot.executions[snapshot.num_executions - 1].exception):
+        raise failures.unwritten(str(error))
     committed = file.read_text(encoding="utf-8")
-    if (detailed := is_detailed(committed)) is not case.details:
-        made, wanted = ("with", "without") if detailed else ("without", "with")
-        to_do = f"leave them out, or write it with details: {update}"
-        if detailed:
-            to_do = f"repeat it with details, here or by details = true in a manifest: {repeat} --hierexport-details"
-        found = [("expected", f"{shown} compared as it was made"), ("found", f"a run {wanted} details")]
-        raise failed(f"the snapshot of {case.name} was made {made} details", found, to_do)
-    found = [("expected", shown), ("found", "(- gone, + new, ~ other operators, > moved, = renamed)")]
-    title, to_do = f"the hierarchy of {case.name} has changed", f"read the change; where it is meant: {update}"
-    raise failed(title, found, to_do, texts=(committed, text))
+    if is_detailed(committed) is not case.details:
+        raise failures.made_with_other_details()
+    raise failures.changed(committed, text)
 
 
 def _unreadable(file: Path) -> str | None:
@@ -126,30 +104,76 @@ def _unreadable(file: Path) -> str | None:
     return None
 
 
-def _failed(
-    run: Run,
-    case: Case,
-    title: str,
-    found: list[tuple[str, str]],
-    to_do: str,
-    *,
-    test: str,
-    texts: tuple[str, str] = ("", ""),
-) -> CheckFailed:
-    """Return the failure of a snapshot, with the changes from one text to the other."""
-    from pytest_hierexport._pytest.locating import places
-    from pytest_hierexport._snapshot.diff import compare, headline, lines_of
+@dataclass(frozen=True)
+class _Failures:
+    """What the test of one model says where its snapshot is not the one that was expected."""
 
-    difference = compare(*texts)
-    changed = lines_of(difference)
-    where = [("where", "\n".join(places(run, case, difference)))] if changed else []
-    shown = [
-        *(f"    {line}" for line in changed),
-        *([""] if changed else []),
-        *aligned([each for each in where if each[1]]),
-    ]
-    lines = [one_line(title), *aligned(found), *shown, *aligned([("to do", to_do)])]
-    (_, expected), (_, instead) = found
-    findings = [Finding(expected, instead, to_do)]
-    told = item_message(run, case, test, lines, findings, headline=headline(difference), difference=difference)
-    return CheckFailed(told)
+    run: Run
+    case: Case
+    test: str
+    """The name of the test."""
+    file: Path
+
+    def absent(self, text: str) -> CheckFailed:
+        """Say that there is none, and which one of a former model has the hierarchy."""
+        found, to_do = "no such file", f"write it: {self._update}"
+        if (of_former := former(self.run.plan, self.case, self.file, text)) is not None:
+            old, content = self._shown(of_former[0]), "the same" if of_former[1] else "another"
+            found = f"no such file, but {old} of no selected model, with {content} hierarchy"
+            to_do = f"rename {old} if the model was renamed, else {to_do}"
+        return self._failed(f"{self.case.name} has no snapshot", "", found, to_do)
+
+    def unreadable(self, why: str) -> CheckFailed:
+        """Say why the file cannot be read."""
+        title = f"the snapshot of {self.case.name} cannot be read"
+        return self._failed(title, " to be a snapshot", why, f"delete it, then {self._update}")
+
+    def unwritten(self, why: str) -> CheckFailed:
+        """Say why the file was not written."""
+        title = f"the snapshot of {self.case.name} was not written"
+        return self._failed(title, " to be written", why, f"let it be written, then {self._update}")
+
+    def made_with_other_details(self) -> CheckFailed:
+        """Say that the run has details and the snapshot has none, or the other way."""
+        to_do = f"repeat it with details, here or by details = true in a manifest: {self._repeat} --hierexport-details"
+        made, wanted = "with", "without"
+        if self.case.details:
+            to_do = f"leave them out, or write it with details: {self._update}"
+            made, wanted = wanted, made
+        title = f"the snapshot of {self.case.name} was made {made} details"
+        return self._failed(title, " compared as it was made", f"a run {wanted} details", to_do)
+
+    def changed(self, committed: str, text: str) -> CheckFailed:
+        """Show what changed from the committed text."""
+        found = "(- gone, + new, ~ other operators, > moved, = renamed)"
+        to_do = f"read the change; where it is meant: {self._update}"
+        return self._failed(f"the hierarchy of {self.case.name} has changed", "", found, to_do, texts=(committed, text))
+
+    @property
+    def _repeat(self) -> str:
+        return repeat_command(self.run.plan, self.case, self.test)
+
+    @property
+    def _update(self) -> str:
+        return f"{self._repeat} --snapshot-update"
+
+    def _shown(self, file: Path) -> str:
+        return os.path.relpath(file, self.run.plan.config.invocation_params.dir)
+
+    def _failed(
+        self, title: str, expected: str, found: str, to_do: str, *, texts: tuple[str, str] = ("", "")
+    ) -> CheckFailed:
+        """Return the failure, with the changes from one text to the other; `expected` is said of the file."""
+        from pytest_hierexport._pytest.locating import places
+        from pytest_hierexport._snapshot.diff import compare, headline, lines_of
+
+        expected, difference = f"{self._shown(self.file)}{expected}", compare(*texts)
+        shown = [f"    {line}" for line in lines_of(difference)]
+        if shown:
+            where = "\n".join(places(self.run, self.case, difference))
+            shown += ["", *aligned([("where", where)] if where else [])]
+        found_lines = aligned([("expected", expected), ("found", found)])
+        lines = [one_line(title), *found_lines, *shown, *aligned([("to do", to_do)])]
+        findings, head = [Finding(expected, found, to_do)], headline(difference)
+        told = item_message(self.run, self.case, self.test, lines, findings, headline=head, difference=difference)
+        return CheckFailed(told)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._report.results import Results
+from pytest_hierexport._report.results import Part, Results
 
 
 def merge(reports: Sequence[Results]) -> Results:
@@ -15,22 +16,13 @@ def merge(reports: Sequence[Results]) -> Results:
     Raises:
         UsageError: They are not of one run: two reports of one shard or with one model, or other rules or models.
     """
-    parts = [report.part for report in reports if report.part is not None]
-    if len(parts) != len(reports) or not parts:
-        raise _refused("a report of a run without --hierexport-shard")
-    if len({(part.count, part.selected) for part in parts}) > 1:
-        raise _refused("reports of shards of different runs: other models or another number of shards")
-    if len({report.rules for report in reports}) > 1:
-        raise _refused("reports of shards that ran different rules")
-    indices = [part.index for part in parts]
-    if len(set(indices)) < len(indices):
-        twice = next(index for index in indices if indices.count(index) > 1)
-        raise _refused(f"two reports of shard {twice}/{parts[0].count}", "leave one of them out")
-    deselected = {name for report in reports for name in report.deselected}
+    parts = _parts_of_one_run(reports)
     models = {model.name: model for report in reports for model in report.models}
     if len(models) < sum(len(report.models) for report in reports):
         raise _refused("a model in two reports: the shards were made with different files of durations")
+    deselected = {name for report in reports for name in report.deselected}
     selected, count = parts[0].selected, parts[0].count
+    missing = [index for index in range(1, count + 1) if index not in {part.index for part in parts}]
     return replace(
         reports[0],
         models=tuple(models[name] for name in selected if name in models),
@@ -41,9 +33,28 @@ def merge(reports: Sequence[Results]) -> Results:
         deselected=tuple(name for name in selected if name in deselected),
         commit=" ".join(dict.fromkeys(report.commit for report in reports if report.commit)),
         interrupted=any(report.interrupted for report in reports),
-        missing_shards=tuple(f"{index}/{count}" for index in range(1, count + 1) if index not in indices),
+        missing_shards=tuple(f"{index}/{count}" for index in missing),
         unreported=tuple(name for name in selected if name not in {*models, *deselected}),
     )
+
+
+def _parts_of_one_run(reports: Sequence[Results]) -> list[Part]:
+    """Return the part of the run that each report is of.
+
+    Raises:
+        UsageError: The reports are not of one run, or two are of one shard.
+    """
+    parts = [report.part for report in reports if report.part is not None]
+    if len(parts) != len(reports) or not parts:
+        raise _refused("a report of a run without --hierexport-shard")
+    if len({(part.count, part.selected) for part in parts}) > 1:
+        raise _refused("reports of shards of different runs: other models or another number of shards")
+    if len({report.rules for report in reports}) > 1:
+        raise _refused("reports of shards that ran different rules")
+    [(index, times)] = Counter(part.index for part in parts).most_common(1)
+    if times > 1:
+        raise _refused(f"two reports of shard {index}/{parts[0].count}", "leave one of them out")
+    return parts
 
 
 def _refused(found: str, do: str = "") -> UsageError:
