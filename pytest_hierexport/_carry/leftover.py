@@ -61,27 +61,40 @@ def _attribute_bodies(match: Match, origins: OriginsOf) -> None:
 
 def _attribute_added(match: Match, origins: OriginsOf) -> None:
     """Give the root what a tool added around the model: in front of its inputs, behind its outputs, or beside it."""
-    after, numbering = match.after, match.numbering
-    outputs = {numbering.old[value] for value in match.before.outputs}
-    new = [node for node in after.nodes if not origins[node]]
-    in_front: set[Value] = set()
-    behind: set[Value] = set()
-    beside = _computed_beside(match, new)
-    for node in new:
-        varying = [value for value in node.operands if value.varying]
-        if all(value in in_front or value not in after.producer for value in varying):
-            in_front.update(node.outputs)
-        # An input that the model returns is in front and behind.
-        if varying and all(value in behind or numbering.new[value] in outputs for value in varying):
-            behind.update(node.outputs)
-    leading = behind | beside
+    new = [node for node in match.after.nodes if not origins[node]]
+    in_front, behind, beside = (
+        _computed_in_front(match, new),
+        _computed_behind(match, new),
+        _computed_beside(match, new),
+    )
+    around, leading = in_front | behind | beside, behind | beside
     for node in reversed(new):
-        consumers = after.consumers_of(node)
+        consumers = match.after.consumers_of(node)
         if any(origins[consumer] or not leading.isdisjoint(consumer.outputs) for consumer in consumers):
             leading.update(node.outputs)
     for node in new:
-        if not leading.isdisjoint(node.outputs) and not (in_front | behind | beside).isdisjoint(node.outputs):
+        if not leading.isdisjoint(node.outputs) and not around.isdisjoint(node.outputs):
             origins[node].append(Origin(ROOT, Evidence.FUSED))
+
+
+def _computed_in_front(match: Match, new: Iterable[Node]) -> set[Value]:
+    """Return what nodes compute from inputs of the graph and constants alone."""
+    found: set[Value] = set()
+    for node in new:
+        if all(value in found or value not in match.after.producer for value in node.operands if value.varying):
+            found.update(node.outputs)
+    return found
+
+
+def _computed_behind(match: Match, new: Iterable[Node]) -> set[Value]:
+    """Return what nodes compute from outputs of the model; one that is an input, too, is in front and behind."""
+    outputs = {match.numbering.old[value] for value in match.before.outputs}
+    found: set[Value] = set()
+    for node in new:
+        varying = [value for value in node.operands if value.varying]
+        if varying and all(value in found or match.numbering.new[value] in outputs for value in varying):
+            found.update(node.outputs)
+    return found
 
 
 def _computed_beside(match: Match, new: Iterable[Node]) -> set[Value]:

@@ -170,13 +170,20 @@ def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
     converted = {anchors.anchored.get(value) for node in region for value in node.operands}
     if converted.issuperset(gives):
         found = backward_slice(before, gives, lambda _: True)
-    computing = [node for node in found if not _passes_through(node, numbering)]
-    # Constants are shared freely: the call that made one says nothing about the call that computes with it. Where all
-    # are constants, those that compute with what the region takes: the others were folded into a new one (DeBERTa).
+    return _computing(match, found, takes)
+
+
+def _computing(match: Match, found: list[Node], takes: set[int]) -> list[Node]:
+    """Return those of some nodes that compute: no pass-throughs, and no constants beside others.
+
+    Constants are shared freely: the call that made one says nothing about the call that computes with it. Where all are
+    constants, those that compute with what the region takes: the others were folded into a new one (DeBERTa).
+    """
+    computing = [node for node in found if not _passes_through(node, match.numbering)]
     moving = [node for node in computing if any(output.varying for output in node.outputs)]
     if moving:
         return moving
-    reached = forward_slice(takes, before, numbering, computing)
+    reached = forward_slice(takes, match.before, match.numbering, computing)
     return [node for node in computing if node in reached] or computing or found
 
 
