@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from pytest_hierexport import export
+from pytest_hierexport import Evidence, Origin, export
 from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._export.dynamo.trial_run import contents_of
@@ -547,3 +548,53 @@ def test_written_view_that_its_caller_reads_is_not_the_layers() -> None:
 
     exported = proven(Model(forward, first=nn.Linear(8, 8), layer=Pairs()))
     assert owned(exported, "layer") == ["Reshape", "Sin", "Reshape"]
+
+
+class InParts(nn.Module):
+    """Returns two parts of what a layer computes."""
+
+    def __init__(self, take: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.linear, self.take = nn.Linear(8, 8), take
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.take(self.linear(x))
+
+
+PARTS = [
+    pytest.param(lambda y: (y[..., :4], y[..., 4:]), "Slice", id="slices"),
+    pytest.param(lambda y: y.chunk(2, -1), "Split", id="chunks"),
+    pytest.param(lambda y: y.tanh().view(2, 3, 2, 4).unbind(2), "Squeeze", id="heads"),
+]
+
+
+def writing_to_parts(take: Callable[[torch.Tensor], Any], *, returns: bool = False) -> nn.Module:
+    """Return a model that writes to the first of two parts; if it `returns` that, no call takes it afterwards."""
+
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        first, second = m.parts(x)
+        first /= first.norm(dim=-1, keepdim=True)
+        out: torch.Tensor = first * 2 if returns else m.last(first) + second
+        return out
+
+    return Model(forward, parts=InParts(take), last=nn.Linear(4, 4))
+
+
+@pytest.mark.parametrize("returns", [False, True])
+@pytest.mark.parametrize(("take", "operator"), PARTS)
+def test_caller_owns_what_it_takes_after_its_write(
+    take: Callable[[torch.Tensor], Any], operator: str, returns: bool
+) -> None:
+    exported = proven(writing_to_parts(take, returns=returns))
+    assert owned(exported, "parts").count(operator) == 1
+    assert owned(exported, "last") == ([] if returns else ["MatMul", "Add"])
+
+
+@pytest.mark.parametrize(("take", "operator"), PARTS)
+def test_a_part_taken_before_the_write_is_its_calls(take: Callable[[torch.Tensor], Any], operator: str) -> None:
+    exported = proven(model := writing_to_parts(take))
+    taken = next(node for node in exported.model.graph if node.op_type == operator)
+    wrong = {**exported.attribution.nodes, str(taken.outputs[0].name): (Origin("", Evidence.TRACED),)}
+    proof = prove(Example(model, (X,)), exported.model, replace(exported.attribution, nodes=wrong))
+    assert set(proof.unproven) == {"parts"}
+    assert not prove(Example(model, (X,)), exported.model, exported.attribution).contaminated

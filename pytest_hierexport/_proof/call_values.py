@@ -56,6 +56,8 @@ class EagerCall:
     """The numbers of each place of the inputs; in `inputs` and `returned`, a number has its first place alone."""
     returned_places: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """The numbers of each place of what it returned."""
+    wholes: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    """Of each part of a tensor that the call returned, and that was written to afterwards: the whole, as it was."""
     kept: frozenset[int] = frozenset()
     """Tensors that its own operations computed and those of other calls took, though it did not return them. Only a run
     that is watched by operation has them."""
@@ -64,6 +66,31 @@ class EagerCall:
     def available(self) -> frozenset[int]:
         """The values that others may have from the call: those it returned, left behind or was given."""
         return frozenset((*self.returned, *self.effects, *self.inputs))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of a tensor that a call returned, while nothing has been written to the tensor."""
+
+    call: int
+    """The position of the call among those that have ended."""
+    numbers: frozenset[int]
+    base: torch.Tensor
+    whole: list[Shared]
+    """The tensor, in every form."""
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A call that has begun and has not ended."""
+
+    seen: EagerCall
+    holders: Any
+    """Its arguments."""
+    shared: list[Shared]
+    """What shares memory with them."""
+    parts: list[_Part] = field(default_factory=list)
+    """What calls that it made have returned."""
 
 
 @dataclass
@@ -78,7 +105,7 @@ class CallValues(Observer):
     """Whether values are being recorded now: the operations that run are not the model's."""
     _begun: int = 0
     _bodies: int = 0
-    _open: dict[str, tuple[EagerCall, Any, list[Shared]]] = field(default_factory=dict)
+    _open: dict[str, _Running] = field(default_factory=dict)
     _seen: Any = field(default_factory=WeakIdKeyDictionary)
     """The version of each tensor and the numbers of its value."""
     _forms: Any = field(default_factory=WeakIdKeyDictionary)
@@ -126,22 +153,54 @@ class CallValues(Observer):
             settings = inputs.keys() - tensors.keys() - captured.keys()
             seen = EagerCall(call, self._begun, self._bodies > 0, inputs | captured, {}, frozenset(), settings)
             seen = replace(seen, places=places | more)
-            self._open[call.name] = seen, (args, kwargs), shared_with(found, self._seen, self._forms, self._fingerprint)
+            self._open[call.name] = _Running(seen, (args, kwargs), self._shared_with(found))
             self._begun += 1
 
     def left(self, call: Call, output: Any) -> None:
         """Record the outputs of a call."""
         with self._recording():
-            seen, holders, shared = self._open.pop(call.name)
-            numbers, returned, places = self._numbers_of(walk(output))
-            _, kept, _ = self._numbers_of(walk(holders))
+            running, found = self._open.pop(call.name), list(walk(output))
+            seen = running.seen
+            numbers, returned, places = self._numbers_of(found)
+            _, kept, _ = self._numbers_of(walk(running.holders))
             captured, *_ = self._numbers_of(self._captured(call.path))
-            written = [each for each in shared if each.was_written]
+            written = [each for each in running.shared if each.was_written]
             read = {self.values.add(each.found): "written" for each in written if each.found is not None}
             given, *_ = self._numbers_of(("", each.tensor) for each in written)
             seen = replace(seen, inputs=read | seen.inputs, settings=seen.settings | read.keys() - seen.inputs.keys())
             effects = frozenset((*numbers, *kept, *captured, *given))
             self.calls.append(replace(seen, returned=returned, returned_places=places, effects=effects))
+            unwritten = list(self._with_wholes(running.parts))
+            if call.parent in self._open:
+                bases = {id(part._base) for _, part in found if isinstance(part, torch.Tensor)}
+                passed_on = [part for part in unwritten if id(part.base) in bases]
+                self._open[call.parent].parts.extend((*passed_on, *self._parts(found)))
+
+    def _parts(self, found: Iterable[tuple[str, Any]]) -> Iterator[_Part]:
+        """Yield the parts of tensors among what the last call returned; what a module holds, none writes to."""
+        for label, part in found:
+            base = part._base if isinstance(part, torch.Tensor) else None
+            if base is None or form_of(part) or isinstance(base, torch.nn.Parameter) or base in self._unchanged:
+                continue
+            numbers = frozenset(self.number(part))
+            yield _Part(len(self.calls) - 1, numbers, base, self._shared_with([(label, part)]))
+
+    def _with_wholes(self, parts: Iterable[_Part]) -> Iterator[_Part]:
+        """Let calls give the whole of which they returned a part, if it was written to; yield the other parts.
+
+        An exporter writes the part into the whole, and takes the parts anew:
+
+            model    h = self.first(x); h /= 2; return h       # `first` returned z[:, 0]
+            graph    h = Gather(z) [first]    d = Div(h, 2)    z2 = ScatterElements(z, d)    r = Gather(z2)
+        """
+        for part in parts:
+            if not any(each.was_written for each in part.whole):
+                yield part
+                continue
+            seen = self.calls[part.call]
+            whole = frozenset(self.values.add(each.found) for each in part.whole if each.found is not None)
+            wholes = {**seen.wholes, **dict.fromkeys(part.numbers, whole)}
+            self.calls[part.call] = replace(seen, effects=seen.effects | whole, wholes=wholes)
 
     def _captured(self, path: str) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the tensors on a module or below it that this run has put there or changed.
@@ -185,6 +244,9 @@ class CallValues(Observer):
                 for number in numbers:
                     self.keep(number, part)
         return list(numbers)
+
+    def _shared_with(self, found: Iterable[tuple[str, Any]]) -> list[Shared]:
+        return shared_with(found, self._seen, self._forms, self._fingerprint)
 
     def _fingerprint(self, tensor: torch.Tensor) -> Fingerprint | None:
         """Return the fingerprint of a tensor; that of its value, where the value has a number."""

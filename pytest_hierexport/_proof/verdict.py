@@ -171,9 +171,16 @@ class _Call:
         of the `Gemm`, and once more in its own, from the caller, where a transposition moves nothing (CLAP).
         """
         for number in present:
-            if number not in self._produced and number not in self.runs.stored:
+            if number not in self._produced and number not in self.runs.stored and not self._is_taken_anew(number):
                 reason = "the call gave a value that none of its nodes produces"
                 yield self._unproven(reason, self.runs.names.get(number) or self.runs.computed[number])
+
+    def _is_taken_anew(self, number: int) -> bool:
+        """Whether a value is a part of what the call's nodes produce, taken from that after it was written to."""
+        whole = self.seen.wholes.get(number, frozenset())
+        taker = self.runs.graph.producer.get(self.runs.names.get(number, ""))
+        read = () if taker is None else self.runs.graph.nodes[taker].elements
+        return not whole.isdisjoint(self._produced) and all(whole.isdisjoint(self.runs.numbers(v)) for v in read)
 
     @cached_property
     def _produced(self) -> Mapping[int, int]:
@@ -284,4 +291,6 @@ def contaminated(runs: BothRuns) -> dict[str, tuple[str, ...]]:
 def _returned_by_calls(runs: BothRuns, node: Node) -> Iterator[int]:
     produced = (value for value in node.outputs if value in runs.graph.by_elements)
     numbers = chain.from_iterable(map(runs.numbers, produced))
-    return (number for number in numbers if number in runs.givers and not runs.values[number].constant)
+    returned = (number for number in numbers if number in runs.givers and not runs.values[number].constant)
+    # What is taken anew from a tensor that was written to belongs to the call that takes it.
+    return (n for n in returned if not any(n in runs.calls[call].wholes for call in runs.givers[n]))

@@ -220,7 +220,12 @@ def _survivor(
         # The node is a pass-through of a value above it: only a node with the same operator and inputs equals it.
         keys = keys[:3]
     survivor = next((survivors[key] for key in keys if key in survivors), None)
-    return None if survivor in above else survivor
+    if survivor is None or survivor in above:
+        return None
+    # What a caller takes anew behind its write is its own: the call that returned it first never read what was written.
+    inputs = [[contents.get(source) for source in each.all_input_nodes] for each in (node, survivor)]
+    is_own = inputs[0] == inputs[1] or stacks(node)[0].keys() <= stacks(survivor)[0].keys()
+    return survivor if is_own else None
 
 
 def _pairs(
