@@ -382,6 +382,11 @@ def test_infinite_masks_do_not_hide_other_numbers() -> None:
     assert gap(mask, mask + np.float32(0.1)).sqnr == pytest.approx(10 * np.log10(5 / 0.02), abs=1e-3)
 
 
+@pytest.mark.parametrize("other", [-np.inf, np.nan])
+def test_another_infinity_parts_beside_rounded_numbers(other: float) -> None:
+    assert gap(np.array([np.inf, 1.0], np.float32), np.array([other, 1.0 + 1e-6], np.float32)).parted
+
+
 @pytest.mark.parametrize(("fill", "dtype"), [(-1e9, np.float32), (-1e4, np.float32), (-65504, np.float16)])
 def test_mask_hides_no_error_of_the_scores_beside(fill: float, dtype: type) -> None:
     scores: Any = np.array([3.0, -5.0, 0.5, *[fill] * 3], dtype)

@@ -36,7 +36,7 @@ def gap(reference: Array, other: Array, tolerance: float | None = None, inherite
     one, two = (array.astype(np.float64).ravel() for array in (reference, other))
     apart = distances(one, two)
     far = float(apart.max(initial=0.0))
-    if (np.isfinite(one) != np.isfinite(two)).any():
+    if apart[~(np.isfinite(one) & np.isfinite(two))].any():
         return Gap(-np.inf, np.nan, np.inf, np.inf, tolerance, "NaN or infinity in one of them alone")
     ordinary = _ordinary(one, two) & ~_outlying(one, two, apart > tolerance)
     one, two = one[ordinary], two[ordinary]
