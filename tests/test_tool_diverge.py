@@ -215,6 +215,8 @@ def test_nan_and_infinity_in_one_graph_part(net: Exported, bad: float) -> None:
     assert found.first.accumulated is not None
     assert found.first.accumulated.sqnr == -np.inf
     assert found.first.accumulated.reason == "NaN or infinity in one of them alone"
+    (row,) = [line.split() for line in as_lines(found, 0) if "parts first" in line]
+    assert row[:2] + row[3:5] == ["-inf", "-inf", "nan", "inf"]
 
 
 def test_nan_in_both_graphs_is_equal(tmp_path: Path) -> None:

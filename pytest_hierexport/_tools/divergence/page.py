@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._text import one_line
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence
-from pytest_hierexport._tools.divergence.text import call_label, decibels, no_parting, number
+from pytest_hierexport._tools.divergence.text import call_label, decibels, no_parting, number, ratio
 
 _HEIGHT = 360
 _MARGIN = 48
@@ -67,7 +67,7 @@ def _marks(i: int, call: CallGap) -> Iterator[str]:
     yield f'<rect class="depth" x="{_x(i) - 3}" y="{_HEIGHT + _MARGIN - bar}" width="6" height="{bar}"/>'
     for kind, gap in (("added", call.added), ("accumulated", call.accumulated)):
         if gap is not None:
-            label = _escape(f"{call_label(call)}: {kind} {number(gap.sqnr)} dB")
+            label = _escape(f"{call_label(call)}: {kind} {ratio(gap.sqnr)} dB")
             yield f'<circle class="{kind}" cx="{_x(i)}" cy="{_y(gap.sqnr)}" r="4"><title>{label}</title></circle>'
 
 

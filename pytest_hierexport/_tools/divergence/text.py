@@ -78,12 +78,17 @@ def _cells(call: CallGap, *, is_first: bool) -> tuple[str, ...]:
 
 def decibels(call: CallGap) -> tuple[str, ...]:
     """Return the accumulated error of a call, the one that it adds and that of the outputs as texts."""
-    return tuple("-" if gap is None else number(gap.sqnr) for gap in (call.accumulated, call.added, call.impact))
+    return tuple("-" if gap is None else ratio(gap.sqnr) for gap in (call.accumulated, call.added, call.impact))
+
+
+def ratio(value: float) -> str:
+    """Return a ratio of signal to noise with four digits; `=` for the infinite one of equal tensors."""
+    return "=" if value == math.inf else number(value)
 
 
 def number(value: float) -> str:
-    """Return a number with four digits; `=` for the infinite ratio of equal tensors."""
-    return "=" if value == math.inf else f"{value:.4g}"
+    """Return a number with four digits."""
+    return f"{value:.4g}"
 
 
 def as_dict(divergence: Divergence, count: int) -> dict[str, object]:
