@@ -271,6 +271,21 @@ def test_boundary_without_type_or_shape_is_an_error(stated: int | None, lacking:
         extract(proto, Attribution(hierarchy, origins), "b")
 
 
+@pytest.mark.parametrize(
+    ("made", "read"), [("SequenceConstruct", "ConcatFromSequence <axis = 0>"), ("Optional", "OptionalGetElement")]
+)
+def test_boundary_of_an_inferred_type_is_no_tensor(made: str, read: str) -> None:
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[2] x) => (float[2] y) {{ h = {made} (x) y = {read} (h) }}"""
+    )
+    hierarchy = Hierarchy([Call("", 0, "m.Net", None), *(Call(name, 0, "m.Layer", "") for name in "ab")])
+    origins = {key: (Origin(call, Evidence.TRACED),) for key, call in {"h": "a", "y": "b"}.items()}
+    for call in "ab":
+        part = ir.to_proto(extract(proto, Attribution(hierarchy, origins), call).model)
+        onnx.checker.check_model(part, full_check=True)
+
+
 class TestForwardNames:
     def test_inputs_are_named_after_parameters(self) -> None:
         stack = exported("stack")

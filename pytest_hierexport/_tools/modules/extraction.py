@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
-from onnx_ir.passes.common import RemoveUnusedFunctionsPass, ShapeInferencePass
+from onnx_ir.passes.common import RemoveUnusedFunctionsPass
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module
 from pytest_hierexport._calls.patterns import calls_below
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.absent import fill_absent, stored_bytes
 from pytest_hierexport._onnx.graph import inventory_ir, subgraphs_ir
 from pytest_hierexport._onnx.ir_tags import write
 from pytest_hierexport._onnx.models import Model
@@ -40,6 +41,9 @@ from pytest_hierexport._tools.tagged_file import module_tree
 
 if TYPE_CHECKING:
     from pytest_hierexport._proof.eager import Runnable
+
+_LONGEST_SHAPE = 1024
+"""The most bytes of a constant that type inference reads: shapes and axes are smaller."""
 
 
 @dataclass(frozen=True)
@@ -224,8 +228,7 @@ def _typed(model: ir.Model, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
         UsageError: The type of a value, or the shape of a tensor, is still unknown: ONNX requires both at a boundary.
     """
     if any(value.type is None or value.shape is None for value in values):
-        # Without data propagation: its time and memory grow with the number of elements in a long chain of nodes.
-        ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(model)
+        _infer(model)
     for value in values:
         is_tensor = isinstance(value.type, (ir.TensorType, ir.SparseTensorType))
         lacking = "type" if value.type is None else "shape" if is_tensor and value.shape is None else ""
@@ -236,6 +239,27 @@ def _typed(model: ir.Model, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
                 do="infer shapes by the tool that made the file, or extract from the export that the tool was given",
             )
     return values
+
+
+def _infer(model: ir.Model) -> None:
+    """State the types and shapes that ONNX infers; onnx_ir's pass, which does so, takes sequences for tensors."""
+    import onnx
+
+    copied = model.clone()
+    for value in (value for graph in copied.graphs() for value in graph.initializers.values()):
+        if stored_bytes(value.const_value) > _LONGEST_SHAPE:
+            value.const_value = None
+    fill_absent(copied)
+    try:
+        # Without data propagation: its time and memory grow with the number of elements in a long chain of nodes.
+        inferred = ir.from_proto(onnx.shape_inference.infer_shapes(ir.to_proto(copied)))
+    except Exception:  # noqa: BLE001  # onnx raises errors of several classes; what is lacking then is told
+        return
+    for graph, other in zip(model.graphs(), inferred.graphs(), strict=True):
+        known = ir.convenience.create_value_mapping(other)
+        for name, value in ir.convenience.create_value_mapping(graph).items():
+            if name in known:
+                value.type, value.shape = known[name].type, known[name].shape
 
 
 def _needed(hierarchy: Hierarchy, call: str, used: Collection[str]) -> Hierarchy:
