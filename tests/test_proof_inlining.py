@@ -156,6 +156,23 @@ def test_function_may_return_its_input() -> None:
     assert made(NOTHING_DONE).values["same"] == [1, -2]
 
 
+def test_result_that_no_call_takes_is_computed() -> None:
+    proto: onnx.ModelProto = onnx.parser.parse_model(f"{HEAD} {NOTHING_DONE.replace('(b, a)', '(a, b)')}")
+    proto.graph.node[0].output[1] = ""
+    _, flat = inlined(proto, None, lambda _, wanted: pytest.fail(f"asked for {wanted}"))
+    onnx.checker.check_model(flat)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [FUNCTION.replace("(t) }", "(t, t) }"), IN_FUNCTION.replace("w = Add(v, v)", "w = my.choose(v, v)")],
+    ids=["inputs", "recursion"],
+)
+def test_function_that_cannot_be_inlined_is_a_usage_error(damaged: str) -> None:
+    with pytest.raises(UsageError, match="functions that can be inlined"):
+        made(damaged.replace('"" : 20]> twice', '"" : 20, "my" : 1]> twice'), c=np.array(True))
+
+
 def test_function_in_branch_of_function_is_inlined_too() -> None:
     found = made(IN_FUNCTION, c=np.array(True))
     assert found.values["y"] == [2, -4]

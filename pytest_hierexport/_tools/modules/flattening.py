@@ -50,12 +50,7 @@ def flatten(model: ir.Model, attribution: Attribution) -> Attribution:
             # marks of nested calls do not replace each other: ONNX has no recursive functions.
             node.metadata_props[_MARK + function_prefix(*node.op_identifier())] = str(len(callers))
             callers.append(origins_of(node))
-    try:
-        inline_functions(model)
-    except (ValueError, RuntimeError) as error:  # a pass of onnx_ir fails with one of them
-        raise UsageError(
-            "functions that can be inlined", found=gist(error), do="check the file with onnx.checker"
-        ) from error
+    inline_functions(model)
     hierarchy = attribution.hierarchy
     for _, node in walk(model):
         marks = [key for key in node.metadata_props if key.startswith(_MARK)]
