@@ -308,6 +308,18 @@ class TestTags:
         proof = prove(example, made.model, Attribution(attribution.hierarchy, added, made.attribution.initializers))
         assert strange in proof.unproven or strange in {each.call for each in proof.loose}
 
+    def test_call_keeps_the_results_that_nothing_takes(self) -> None:
+        proto = onnx.parser.parse_model(
+            """<ir_version: 10, opset_import: ["" : 20, "my" : 1]>
+            g (float[2] x) => (float[2] y) { h, rest = my.both(x) y = Neg(h) }
+            <domain: "my", opset_import: ["" : 20]> both (a) => (b, c) { b = Neg(a) c = Abs(a) }"""
+        )
+        proto.graph.node[0].output[1] = ""
+        hierarchy = Hierarchy([Call("", 0, "m.Net", None), Call("layer", 0, "m.Layer", "")])
+        attribution = Attribution(hierarchy, {"h": (Origin("layer", Evidence.TRACED),)})
+        made = ir.to_proto(modules_as_functions(proto, attribution).model)
+        assert outputs(made, {"x": np.ones(2, np.float32)})[0].tolist() == [1, 1]
+
     def test_shared_node_has_the_origins_of_all_calls(self) -> None:
         origins = functions_of("stack").attribution.nodes
         (softmax,) = (key for key in origins if key.startswith("hierexport::Layer:://softmax"))

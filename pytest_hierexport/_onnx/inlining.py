@@ -21,7 +21,7 @@ def inline_functions(model: ir.Model) -> bool:
     """
     if not model.functions:
         return False
-    _name_results(model)
+    name_results(model)
     _copy_returned_inputs(model)
     opsets = model.opset_imports
     inliner = InlinePass(lambda called: all(opsets.get(of, own) == own for of, own in called.opset_imports.items()))
@@ -32,8 +32,11 @@ def inline_functions(model: ir.Model) -> bool:
         raise UsageError("functions that can be inlined", found=gist(error), do=do) from error
 
 
-def _name_results(model: ir.Model) -> None:
-    """Name each result that no call of a function takes: the inliner would leave the node that computes it nameless."""
+def name_results(model: ir.Model) -> None:
+    """Name each result that no call of a function takes.
+
+    The inliner would leave the node that computes it without an output, and onnx_ir write a call with fewer results.
+    """
     nodes = [node for _, node in walk(model)]
     taken = {value.name for node in nodes for value in node.outputs}
     taken |= {value.name for graph in model.graphs() for value in (*graph.inputs, *graph.initializers.values())}

@@ -25,6 +25,7 @@ from onnx_ir.passes.common import TopologicalSortPass
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._onnx.graph import subgraphs_ir, walk
+from pytest_hierexport._onnx.inlining import name_results
 from pytest_hierexport._onnx.ir_tags import write
 from pytest_hierexport._onnx.models import Model
 from pytest_hierexport._text import numbered
@@ -122,6 +123,7 @@ class _Outliner:
     def __post_init__(self) -> None:
         """Give each node to the nearest chosen call that all its origins have in common."""
         keep_origins(self.model, self.attribution)
+        name_results(self.model)
         self._hierarchy = self.attribution.hierarchy
         self._nearest = cache(self._nearest_chosen)
         self._common = cache(lambda origins: self._hierarchy.common(each.call for each in origins) if origins else None)
