@@ -271,6 +271,18 @@ def test_boundary_without_type_or_shape_is_an_error(stated: int | None, lacking:
         extract(proto, Attribution(hierarchy, origins), "b")
 
 
+def test_initializer_that_is_an_input_stays_both() -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 3, opset_import: ["" : 8]>
+        g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { h = Neg(x) y = Mul(h, w) }"""
+    )
+    hierarchy = Hierarchy([Call("", 0, "m.Net", None), Call("layer", 0, "m.Layer", "")])
+    origins = {key: (Origin(call, Evidence.TRACED),) for key, call in {"h": "", "y": "layer"}.items()}
+    part = extract(proto, Attribution(hierarchy, origins), "layer")
+    assert [*part.inputs] == ["h", "w"]
+    onnx.checker.check_model(ir.to_proto(part.model))
+
+
 @pytest.mark.parametrize(
     ("made", "read"), [("SequenceConstruct", "ConcatFromSequence <axis = 0>"), ("Optional", "OptionalGetElement")]
 )

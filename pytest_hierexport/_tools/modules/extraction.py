@@ -154,7 +154,7 @@ def _boundary(model: ir.Model, hierarchy: Hierarchy, call: str) -> ir.GraphView:
             pending += operands(producer)
     region = Region.sorted([*computed, *region.nodes], region.holders)
     return ir.GraphView(
-        _typed(model, [value for value in region.entering if not value.is_initializer()]),
+        _typed(model, [each for each in region.entering if each.is_graph_input() or not each.is_initializer()]),
         _typed(model, outputs),
         nodes=region.nodes,
         initializers=[value for value in region.entering if value.is_initializer()],
