@@ -124,3 +124,13 @@ def test_sparse_initializers_of_branches_are_kept() -> None:
     feeds = {"c": np.array(True), "x": np.ones(2, np.float32)}
     (found,) = run_graph(ir.to_proto(as_ir(proto)), feeds, ["y"])
     assert found.arrays[0].tolist() == [1, 8]
+
+
+def test_other_name_of_the_standard_domain_is_replaced() -> None:
+    message = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["ai.onnx" : 20, "my" : 1]> g (float[2] x) => (float[2] y) { y = my.f(x) }
+        <domain: "my", opset_import: ["ai.onnx" : 20]> f (a) => (b) { b = Gelu(a) }"""
+    )
+    model = as_ir(message)
+    (function,) = model.functions.values()
+    assert (model.opset_imports, function.opset_imports) == ({"": 20, "my": 1}, {"": 20})

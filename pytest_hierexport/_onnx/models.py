@@ -51,7 +51,7 @@ def converted(message: onnx.ModelProto) -> ir.Model:
     import onnx_ir as ir
 
     try:
-        return ir.from_proto(_dense(message))
+        model = ir.from_proto(_dense(message))
     except Exception as error:
         *_, first = chain(error)
         raise UsageError(
@@ -59,6 +59,11 @@ def converted(message: onnx.ModelProto) -> ir.Model:
             found=in_words(first).partition(". ")[0],
             do="look at what wrote it; onnx.checker.check_model(model) tells where it is invalid",
         ) from error
+    # Another name of the standard domain, which onnx_ir replaces on nodes alone.
+    for opsets in (model.opset_imports, *(function.opset_imports for function in model.functions.values())):
+        if "ai.onnx" in opsets:
+            opsets.setdefault("", opsets.pop("ai.onnx"))
+    return model
 
 
 def _dense(message: onnx.ModelProto) -> onnx.ModelProto:
