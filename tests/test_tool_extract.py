@@ -27,6 +27,7 @@ from pytest_hierexport import (
     extract,
     modules_as_functions,
     read,
+    save,
 )
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tensors import array_of
@@ -237,6 +238,16 @@ class TestExtract:
     def test_call_without_nodes_is_an_error(self, kind: str, call: str) -> None:
         with pytest.raises(UsageError, match=r"to do: (extract the call that made it: /[A-Z]\w+$|perhaps )"):
             extract(exported(kind).proto, exported(kind).attribution, call)
+
+    @pytest.mark.parametrize("external", [False, True])
+    def test_saved_result_has_each_tag_of_a_tensor_once(self, external: bool, tmp_path: Path) -> None:
+        stack = exported("stack")
+        path, output = tmp_path / "stack.onnx", tmp_path / "part.onnx"
+        export(stack.example.model, stack.example.args, path=path, external_data=external)
+        for make in (lambda *given: extract(*given, "layers.0"), modules_as_functions):
+            made = make(path, read(path))
+            save(made.model, made.attribution, output)
+            assert main(["validate", str(output)]) == 0
 
     def test_input_model_is_unchanged(self) -> None:
         stack = exported("stack")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._onnx import codec
 from pytest_hierexport._onnx.graph import inventory_ir
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
 
 
-def write(model: ir.Model, attribution: Attribution, tags: codec.Tags, *, tensors: bool = True) -> None:
+def write(model: ir.Model, attribution: Attribution, tags: codec.Tags, *, shared: bool = False) -> None:
     """Replace all tags in a model, and the exporters' metadata, with the tags of an attribution.
 
     Args:
         model: The model.
         attribution: The origins to write.
         tags: Where to write them.
-        tensors: False: the tensors of initializers are not changed; a clone of a model shares them with the model.
+        shared: Whether another model, which is not changed, has the same tensors, as a clone of a model has.
 
     Raises:
         TagError: An origin is no call of the attribution's hierarchy; the model is unchanged.
@@ -38,7 +38,9 @@ def write(model: ir.Model, attribution: Attribution, tags: codec.Tags, *, tensor
         if texts.doc_string or codec.is_our_doc(node.doc_string or ""):
             node.doc_string = texts.doc_string or None
     written: set[int] = set()
-    for key, value in parts.initializers if tensors else ():
+    for key, value in parts.initializers:
+        if shared and value.const_value is not None:
+            value.const_value = _alias(value.const_value, value.name)
         _write_tensor(value, writer.texts(attribution.initializers.get(key, ())), written)
     inputs = chain.from_iterable(graph.inputs for graph in (*parts.graphs, *parts.functions))
     outputs = chain.from_iterable(node.outputs for _, node in parts.nodes)
@@ -65,13 +67,18 @@ def _write_tensor(value: ir.Value, texts: codec.Texts, written: set[int]) -> Non
 
 
 def _alias(tensor: ir.TensorProtocol, name: str | None) -> ir.TensorProtocol:
-    """Return a second object for a tensor that two initializers share, so that each has its tag."""
+    """Return a second object for a tensor that two initializers or models share, so that each has its tag."""
     import onnx_ir as ir
 
-    shape = ir.Shape(list(tensor.shape.numpy()))
+    stated: dict[str, Any] = {"shape": ir.Shape(list(tensor.shape.numpy())), "name": name}
+    stated |= {"doc_string": tensor.doc_string, "metadata_props": {**tensor.metadata_props}}
     if isinstance(tensor, ir.StringTensor):
-        return ir.StringTensor(tensor.string_data(), shape=shape, name=name)
-    return ir.LazyTensor(lambda: tensor, dtype=ir.DataType(tensor.dtype), shape=shape, name=name)
+        return ir.StringTensor(tensor.string_data(), **stated)
+    dtype = ir.DataType(tensor.dtype)
+    if isinstance(tensor, ir.ExternalTensor):
+        part = tensor.location, tensor.offset, tensor.length
+        return ir.ExternalTensor(*part, dtype, base_dir=tensor.base_dir, **stated)
+    return ir.LazyTensor(lambda: tensor, dtype, **stated)
 
 
 def _replace(

@@ -128,7 +128,7 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
     used = {origin.call for _, node in parts.nodes for origin in origins_of(node)}
     used |= {origin.call for _, value in parts.initializers for origin in origins_of(value)}
     tagged = attribution_on(extracted, Attribution(_needed(hierarchy, call, used)))
-    write(extracted, tagged, "both", tensors=False)
+    write(extracted, tagged, "both", shared=True)
     return ExtractedModule(extracted, tagged, call, inputs, outputs)
 
 

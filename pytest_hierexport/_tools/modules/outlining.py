@@ -96,7 +96,7 @@ def modules_as_functions(
     functions = outliner.named()
     TopologicalSortPass()(copied)
     tagged = attribution_on(copied, attribution)
-    write(copied, tagged, "both", tensors=False)
+    write(copied, tagged, "both", shared=True)
     return ModelWithFunctions(copied, tagged, functions, outliner.outside)
 
 
