@@ -657,6 +657,13 @@ class TestSaving:
         assert numpy_helper.to_array(loaded.graph.initializer[0]).tolist() == [5.0] * 1000
         assert storage.read(tmp_path / "there" / "m.onnx", "metadata") == attribution
 
+    def test_loaded_model_is_saved_with_each_entry_once(self, tmp_path: Path) -> None:
+        attribution = saved(tmp_path / "model.onnx")
+        storage.save(ir.load(tmp_path / "model.onnx"), attribution, tmp_path / "again.onnx")
+        before, after = (inventory_proto(onnx.load(path)).initializers for path in sorted(tmp_path.glob("*.onnx")))
+        for (_, one), (_, two) in zip(before, after, strict=True):
+            assert sorted(each.key for each in one.metadata_props) == sorted(each.key for each in two.metadata_props)
+
     def test_model_is_saved_over_its_own_external_data(self, tmp_path: Path) -> None:
         path = tmp_path / "model.onnx"
         saved(path, fill=5.0, size=1000, external_data=True)

@@ -12,7 +12,9 @@ from pytest_hierexport._errors import ExportError, cause
 from pytest_hierexport._files.atomic import staged
 from pytest_hierexport._onnx import sidecar
 from pytest_hierexport._onnx.absent import is_absent, stored_bytes
+from pytest_hierexport._onnx.codec import entries_of
 from pytest_hierexport._onnx.external import outside_tensors
+from pytest_hierexport._onnx.graph import inventory_proto
 
 if TYPE_CHECKING:
     import onnx
@@ -133,7 +135,7 @@ def _serialise(model: ir.Model, folder: Path, data: str | None) -> onnx.ModelPro
     stored = [(value, value.const_value) for value in values if value.const_value is not None]
     try:
         _place(stored, folder, data)
-        return ir.to_proto(model)
+        return _with_single_entries(ir.to_proto(model))
     except OSError:
         raise
     except Exception as error:  # reading a lazy tensor runs code of others, which may raise any error
@@ -141,6 +143,17 @@ def _serialise(model: ir.Model, folder: Path, data: str | None) -> onnx.ModelPro
     finally:
         for value, tensor in stored:
             value.const_value = tensor
+
+
+def _with_single_entries(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the message with one entry of each key on a tensor: onnx_ir writes those twice that it read in one."""
+    import onnx
+
+    for _, tensor in inventory_proto(proto).initializers:
+        entries = entries_of(tensor)
+        if len(entries) < len(tensor.metadata_props):
+            onnx.helper.set_metadata_props(tensor, entries)
+    return proto
 
 
 def _place(stored: list[tuple[ir.Value, ir.TensorProtocol]], folder: Path, data: str | None) -> None:
