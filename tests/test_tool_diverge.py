@@ -389,6 +389,12 @@ def test_another_infinity_parts_beside_rounded_numbers(other: float) -> None:
     assert gap(np.array([np.inf, 1.0], np.float32), np.array([other, 1.0 + 1e-6], np.float32)).parted
 
 
+def test_neighbours_among_large_integers_part() -> None:
+    large = np.array([2**53])
+    assert gap(large, large + 1).parted
+    assert not gap(large, large).parted
+
+
 @pytest.mark.parametrize(("fill", "dtype"), [(-1e9, np.float32), (-1e4, np.float32), (-65504, np.float16)])
 def test_mask_hides_no_error_of_the_scores_beside(fill: float, dtype: type) -> None:
     scores: Any = np.array([3.0, -5.0, 0.5, *[fill] * 3], dtype)
