@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx import models
+from pytest_hierexport._onnx.graph import inventory_ir, inventory_proto
 from pytest_hierexport._onnx.models import as_ir, as_proto
 from pytest_hierexport._proof.session import run_graph
 
@@ -109,6 +110,8 @@ def test_sparse_initializers_are_kept(places: list[Any]) -> None:
     (found,) = run_graph(ir.to_proto(as_ir(proto)), {"x": np.ones((2, 3), np.float32)}, ["y"])
     assert found.arrays[0].tolist() == [[1, 3, 1], [1, 1, 4]]
     assert len(proto.graph.sparse_initializer) == 1
+    keys = [key for key, _ in inventory_ir(as_ir(proto)).initializers]
+    assert [key for key, _ in inventory_proto(proto).initializers] == keys == ["w"]
 
 
 def test_sparse_initializers_of_branches_are_kept() -> None:

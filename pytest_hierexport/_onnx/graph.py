@@ -118,8 +118,14 @@ def inventory_proto(
         nodes_of=attrgetter("node"),
         names_of=attrgetter("output"),
         subgraphs_of=subgraphs_proto if subgraphs else None,
-        initializers_of=lambda graph: ((tensor.name, tensor) for tensor in graph.initializer),
+        initializers_of=_initializers_proto,
     )
+
+
+def _initializers_proto(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:
+    """Yield the initializers of a graph by name; of a sparse one the tensor of its values, which has its name."""
+    sparse = (tensor.values for tensor in graph.sparse_initializer)
+    yield from ((tensor.name, tensor) for tensor in (*graph.initializer, *sparse))
 
 
 def _inventory(
