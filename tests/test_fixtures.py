@@ -141,6 +141,23 @@ def test_hierarchy_is_compared_with_a_snapshot_of_the_test(project: Project) -> 
     result.stdout.fnmatch_lines(["E *~ /Halver: Mul 0 → 1"])
 
 
+def test_tests_of_similar_names_have_snapshots_of_their_own(project: Project) -> None:
+    project.write(
+        "test_own.py",
+        """
+        import pytest
+
+        @pytest.mark.parametrize("spec", ["1<2", "1>2", "1" * 260, "1" * 261])
+        def test_it(hierexport_snapshot, spec):
+            assert f"/Net{spec[1:2]}{len(spec)}: Add 1\\n" == hierexport_snapshot
+            assert f"/Second{spec[1:2]}{len(spec)}: Add 1\\n" == hierexport_snapshot
+        """,
+    )
+    assert project.run("test_own.py", "--snapshot-update").ret == 0
+    assert len(list((project.path / "__hierexport__" / "test_own").iterdir())) == 8
+    project.run("test_own.py").assert_outcomes(passed=4)
+
+
 def test_own_class_with_a_case_has_snapshots_of_its_tests(project: Project) -> None:
     project.write(
         "test_own.py",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syrupy.data import SnapshotCollection, SnapshotCollections
+from syrupy.extensions.base import AbstractSyrupyExtension
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from pytest_hierexport._files.atomic import write_atomically
@@ -63,10 +64,15 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
 
     @classmethod
     def get_file_basename(cls, *, test_location: PyTestLocation, index: SnapshotIndex) -> str:
-        """Name the file after the model, or after the test where the project's own test asks, as syrupy does."""
-        if (case := case_of(test_location.item)) is None:
-            return cls.get_snapshot_name(test_location=test_location, index=index)
-        return file_name(case.name)
+        """Name the file after the model, or after the test where the project's own test asks, as syrupy does.
+
+        Syrupy leaves out what a file name cannot hold: two tests could then have one file.
+        """
+        if (case := case_of(test_location.item)) is not None:
+            return file_name(case.name)
+        name = cls.get_snapshot_name(test_location=test_location, index=index)
+        whole = AbstractSyrupyExtension.get_snapshot_name(test_location=test_location, index=index)
+        return name if name == whole else file_name(whole)
 
     @classmethod
     def matches_test_location(cls, *, test_location: PyTestLocation, snapshot_location: str) -> bool:
