@@ -391,6 +391,15 @@ def test_a_complete_run_of_another_configuration_names_no_orphan(dropped: Projec
     assert "that are gone" not in result.stdout.str()
 
 
+def test_snapshot_is_beside_a_manifest_outside_the_root(two: Project) -> None:
+    two.write("configs/pytest.ini", "[pytest]\nhierexport_models = ../models.toml\n")
+    result = two.run("-c", "configs/pytest.ini", "-m", "hierexport", "-k", "snapshot", REQUIRE)
+    result.assert_outcomes(passed=1)
+    assert two.run("-c", "configs/pytest.ini", "-m", "hierexport", "--snapshot-update").ret == 0
+    assert snapshots(two) == {"high.txt"}
+    assert not (two.path / "configs" / "__hierexport__").exists()
+
+
 def test_another_configuration_in_the_folder_keeps_its_snapshots(dropped: Project) -> None:
     dropped.write("models.toml", TWO)
     dropped.write("all.ini", "[pytest]\nhierexport_models = models.toml\n")

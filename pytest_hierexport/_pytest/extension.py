@@ -59,8 +59,8 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
     @classmethod
     def dirname(cls, *, test_location: PyTestLocation) -> str:
         """Return the folder of the test's snapshots, not syrupy's own: runs without models must not see them."""
-        folder = snapshot_folder(Path(test_location.filepath))
-        return str(folder if case_of(test_location.item) else folder / test_location.basename)
+        case, path = case_of(test_location.item), Path(test_location.filepath)
+        return str(snapshot_folder(case.manifest or path if case else path) / ("" if case else test_location.basename))
 
     @classmethod
     def get_file_basename(cls, *, test_location: PyTestLocation, index: SnapshotIndex) -> str:

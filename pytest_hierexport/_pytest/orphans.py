@@ -89,7 +89,7 @@ def former(plan: Plan, case: Case, file: Path, text: str) -> tuple[Path, bool] |
         return None
     here = (folder for folder in _folders(plan, whole=True) if folder.path == file.parent)
     left = [each for folder in here for each in (*folder.listed(), *folder.unlisted())]
-    wanted = {snapshot_file(plan.anchor(case), case.name) for case in plan.cases}
+    wanted = {plan.snapshot(case) for case in plan.cases}
     missing = [each for each in wanted if each.parent == file.parent and not each.exists()]
     return (left[0], False) if len(left) == len(missing) == 1 else None
 
@@ -160,7 +160,7 @@ class _Folder:
 
 
 def _folders(plan: Plan, *, whole: bool) -> Iterator[_Folder]:
-    by_file = {snapshot_file(plan.anchor(case), case.name): case for case in plan.cases}
+    by_file = {plan.snapshot(case): case for case in plan.cases}
     complete = _whole(plan) if whole else []
     beside = [snapshot_file(path, "any").parent for path in complete if isinstance(path, Path)]
     for folder in dict.fromkeys([*(file.parent for file in by_file), *beside]):

@@ -16,6 +16,7 @@ from pytest_hierexport._cases.case import KnownFailure, Step
 from pytest_hierexport._cases.steps import check_step, with_deployed
 from pytest_hierexport._errors import UsageError, proposals
 from pytest_hierexport._files.unrecorded import unrecorded
+from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.options import TIMEOUT, Settings
 from pytest_hierexport._pytest.shards import in_shard, read_durations
 from pytest_hierexport._report.results import SNAPSHOT, item_name
@@ -111,6 +112,10 @@ class Plan:
         candidates = (case.manifest, self.config.inipath, case.anchor)
         # The ids of a file outside the root directory would have no path.
         return next((path for path in candidates if path is not None and path.is_relative_to(root)), root)
+
+    def snapshot(self, case: Case) -> Path:
+        """Return the snapshot of a case: beside its manifest, be that outside the root directory, else its anchor."""
+        return snapshot_file(case.manifest or self.anchor(case), case.name)
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:

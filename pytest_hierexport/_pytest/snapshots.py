@@ -15,7 +15,6 @@ import pytest
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.commands import repeat_command, update_command
-from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.messages import CheckFailed, item_message
 from pytest_hierexport._pytest.options import is_updating
 from pytest_hierexport._pytest.orphans import former
@@ -72,7 +71,7 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
     """
     from pytest_hierexport._snapshot import is_detailed
 
-    file, is_update = snapshot_file(run.plan.anchor(case), case.name), is_updating(run.plan.config)
+    file, is_update = run.plan.snapshot(case), is_updating(run.plan.config)
     failures = _Failures(run, case, request.node.name, file)
     if not file.exists() and not is_update:
         if not file.parent.exists() and not run.plan.settings.chosen.require_snapshots:

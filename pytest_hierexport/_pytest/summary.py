@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.versions import commit, installed_versions
-from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.locating import line_of_case
 from pytest_hierexport._pytest.messages import Message, error_message
 from pytest_hierexport._pytest.orphans import Orphans, settle
@@ -202,7 +201,7 @@ class Summary:
         if check is None or check.status is not Status.FAILED:
             return ""
         with suppress(OSError, ValueError):
-            return snapshot_file(self.run.plan.anchor(case), case.name).read_text(encoding="utf-8")
+            return self.run.plan.snapshot(case).read_text(encoding="utf-8")
         return ""
 
 
