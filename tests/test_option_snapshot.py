@@ -86,6 +86,16 @@ def test_a_missing_file_in_a_folder_that_is_there_fails(held: Project) -> None:
     result.stdout.fnmatch_lines(["build has no snapshot", "*to do *write it: pytest *"])
 
 
+def test_missing_snapshot_names_none_of_another_manifest(project: Project) -> None:
+    project.write("models.toml", ONE)
+    assert project.run("--hierexport-models=models.toml", *UPDATE).ret == 0
+    project.write("other.toml", ONE.replace("models.high", "models.tall"))
+    missing = "--hierexport-models=other.toml", "-k", "snapshot"
+    project.run(*missing).stdout.fnmatch_lines(["tall has no snapshot", "*found *no such file", "*to do *write it: *"])
+    (project.path / "models.toml").unlink()
+    project.run(*missing).stdout.fnmatch_lines(["*found *high.txt of no selected model, with the same hierarchy"])
+
+
 def test_missing_snapshot_names_the_one_of_the_former_name(project: Project) -> None:
     project.write("models.toml", ONE)
     snapshots = "--hierexport-models=models.toml", "-k", "snapshot"

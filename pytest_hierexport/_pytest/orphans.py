@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pytest_hierexport._pytest.plan import Plan
 
 _CHECKED = frozenset({Status.PASSED, Status.FAILED})
+_FILES = ".toml", ".ini", ".cfg"
+"""The endings of manifests and configuration files."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,14 @@ def settle(plan: Plan, results: Results) -> Orphans:
 def former(plan: Plan, case: Case, file: Path, text: str) -> tuple[Path, bool] | None:
     """Return the snapshot that a model without one has probably had under another name, and whether it has the text.
 
-    It belongs to no selected model, of this shard or another, and has the same text; of several, it is the one of the
-    case's step. Where none has, it is the only orphan of whole selections, if the model is the only one without a
-    snapshot; a shard does not know that.
+    It belongs to no selected model, of this shard or another, and to no manifest or configuration file but those that
+    state the case, and has the same text; of several, it is the one of the case's step. Where none has, it is the only
+    orphan of whole selections, if the model is the only one without a snapshot; a shard does not know that.
     """
     from pytest_hierexport._snapshot import is_hierarchy
 
     names = {f"{file_name(name)}.txt" for name in plan.selected}
+    names |= next(folder for folder in _folders(plan, whole=True) if folder.path == file.parent).of_others(file.name)
     others = (each for each in sorted(file.parent.glob("*.txt")) if each.name not in names and is_hierarchy(each))
     same = [each for each in others if each.read_text(encoding="utf-8", errors="replace") == text]
     if same:
@@ -140,6 +143,12 @@ class _Folder:
         files = [file for file in self.path.glob("*.txt") if file.name not in known] if self.whole else []
         return [file for file in files if not file.is_symlink() and is_hierarchy(file)]
 
+    def of_others(self, name: str) -> set[str]:
+        """Return the files that are listed for another manifest or configuration file than those that state a case."""
+        known = {*self.whole, *self.selections[name]}
+        listed = ownership.read_list(self.path).items()
+        return {file for file, owners in listed if known.isdisjoint(owners) and any(map(self._is_there, owners))}
+
     def update(self, passed: Iterable[str]) -> list[str]:
         """Remove orphans, write the list anew and return the names of the removed."""
         removed = ownership.remove(self.path, [file.name for file in self.listed()])
@@ -156,7 +165,10 @@ class _Folder:
         return {owner for owner in owners if owner not in self.whole and not self._is_gone(owner)}
 
     def _is_gone(self, owner: str) -> bool:
-        return owner.endswith((".toml", ".ini", ".cfg")) and not (self.path.parent / owner).exists()
+        return owner.endswith(_FILES) and not (self.path.parent / owner).exists()
+
+    def _is_there(self, owner: str) -> bool:
+        return owner.endswith(_FILES) and not self._is_gone(owner)
 
 
 def _folders(plan: Plan, *, whole: bool) -> Iterator[_Folder]:
