@@ -244,8 +244,7 @@ class TestExtract:
         stack = exported("stack")
         path, output = tmp_path / "stack.onnx", tmp_path / "part.onnx"
         export(stack.example.model, stack.example.args, path=path, external_data=external)
-        for make in (lambda *given: extract(*given, "layers.0"), modules_as_functions):
-            made = make(path, read(path))
+        for made in (extract(path, read(path), "layers.0"), modules_as_functions(path, read(path))):
             save(made.model, made.attribution, output)
             assert main(["validate", str(output)]) == 0
 
