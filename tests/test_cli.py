@@ -216,6 +216,12 @@ def test_full_device_gives_one_message_and_no_traceback() -> None:
     assert "found No space left on device\n" in result.stderr
 
 
+def test_closed_output_is_no_error() -> None:
+    command = ["sh", "-c", 'exec "$0" -m pytest_hierexport zoo >&-', sys.executable]
+    result = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_python_dash_m_runs_the_command_line() -> None:
     result = subprocess.run(
         [sys.executable, "-m", "pytest_hierexport", "--version"], capture_output=True, text=True, check=True

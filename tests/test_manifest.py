@@ -267,6 +267,8 @@ def test_manifest_that_is_not_text_is_named_as_that(home: Path) -> None:
         ('dtype = "uint8", low = 200, high = 300', "numbers from 200 to 299, of which uint8 cannot hold all"),
         ('dtype = "int64", high = 99999999999999999999', "cannot hold all"),
         ('dtype = "quint8"', "RuntimeError|TypeError"),
+        ("low = 5, high = 9", "a range from 5 to 8, which integers alone have"),
+        ('dtype = "bool", high = 1', "a range from 0 to 0, which integers alone have"),
     ],
 )
 def test_input_that_cannot_be_drawn_is_named(home: Path, spec: str, found: str) -> None:

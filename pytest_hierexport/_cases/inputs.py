@@ -55,7 +55,10 @@ class InputSpec:
     def _drawn(self, dtype: torch.dtype) -> torch.Tensor:
         import torch
 
-        if dtype.is_floating_point or dtype.is_complex:
+        is_inexact = dtype.is_floating_point or dtype.is_complex
+        if (is_inexact or dtype is torch.bool) and (self.low, self.high) != (0, 2):
+            raise ValueError(f"a range from {self.low} to {self.high - 1}, which integers alone have")
+        if is_inexact:
             return torch.randn(self.shape, dtype=torch.complex64 if dtype.is_complex else torch.float32).to(dtype)
         if dtype is torch.bool:
             return torch.randint(0, 2, self.shape).to(dtype)

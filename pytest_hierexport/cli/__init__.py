@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_requirements()
         run: Command = options.command
         code = run.run(options) or 0
-        sys.stdout.flush()
+        print(end="", flush=True)  # noqa: T201  # `sys.stdout` is None in a process that has none
     except HierexportError as error:
         _say(error)
         return usage if isinstance(error, (UsageError, CollectError, PackageError)) else failed
