@@ -9,6 +9,8 @@ compared as text, because most of the types in them would have to be imported fi
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
 import functools
 import inspect
 import os
@@ -17,7 +19,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pkgutil import resolve_name
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from pytest_hierexport._errors import UsageError
 
@@ -83,6 +85,10 @@ _KINDS = {
     "onnx.ModelProto": _Kind(
         "an onnx.ModelProto", "onnx.ModelProtos", _of("onnx:ModelProto"), "pass what onnx.load(path) gives"
     ),
+    "Case": _Kind("a Case", "Cases", _of("pytest_hierexport._cases.case:Case")),
+    "dt.date": _Kind("a date without a time", "dates", lambda v: isinstance(v, dt.date) and not _has("hour")(v)),
+    "Needs": _Kind("file, model or export", "needs", lambda value: value in ("file", "model", "export")),
+    "Weights": _Kind("full, none or thin", "weights", lambda value: value in ("full", "none", "thin")),
     "Runnable": _Kind(
         "a model with the inputs to run it on",
         "models with inputs",
@@ -141,6 +147,16 @@ def check_argument(name: str, value: object, annotation: str) -> None:
         hints = "; ".join(dict.fromkeys(kind.do for kind in known if kind.do))
         expected = f"{name} to be {_words(annotation)}"
         raise UsageError(expected, found=_found(value, annotation), do=hints or f"pass another {name}, or leave it out")
+
+
+def check_fields(of: str, item: Any) -> None:
+    """Check that the fields of a dataclass, as `of` calls it, fit their annotations.
+
+    Raises:
+        UsageError: One does not.
+    """
+    for field in dataclasses.fields(item):
+        check_argument(f"{field.name} of {of}", getattr(item, field.name), str(field.type))
 
 
 def _fits(value: object, annotation: str) -> bool:

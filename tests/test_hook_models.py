@@ -73,11 +73,41 @@ def test_models_of_the_hook_stay_out_of_other_paths(project: Project) -> None:
             "[pytest_hierexport.Case('tower', print, after=(pytest_hierexport.Step('x', known_failures=('y',)),))]",
             "known_failures of the case tower to be a tuple of KnownFailure; found ('y',)*",
         ),
+        ("[pytest_hierexport.Case(1, print)]", "name of the case 1 to be a text; found 1"),
+        (
+            "[pytest_hierexport.Case('tower', print, timeout='3')]",
+            "timeout of the case tower to be a number or None; found '3'",
+        ),
+        (
+            "[pytest_hierexport.Case('tower', print, weights='thn')]",
+            "weights of the case tower to be full, none or thin; found 'thn'",
+        ),
+        (
+            "[pytest_hierexport.Case('tower', print, anchor='my_model.py')]",
+            "anchor of the case tower to be a path or None; found 'my_model.py'",
+        ),
+        (
+            "[pytest_hierexport.Case('tower', print, known_failures=(KnownFailure('MUST-006', '2999-01-31', 'y'),))]",
+            "until of a KnownFailure of the case tower to be a date without a time; found '2999-01-31'",
+        ),
     ],
-    ids=["a text", "no name", "a step as a text", "a known failure as a mapping", "no such step", "of a step"],
+    ids=[
+        "a text",
+        "no name",
+        "a step as a text",
+        "a known failure as a mapping",
+        "no such step",
+        "of a step",
+        "a name that is no text",
+        "seconds as a text",
+        "no such weights",
+        "a path as a text",
+        "a date as a text",
+    ],
 )
 def test_hook_that_returns_no_cases_is_a_usage_error(project: Project, returned: str, told: str) -> None:
-    project.write("conftest.py", f"import pytest_hierexport\ndef pytest_hierexport_models(config): return {returned}\n")
+    imports = "import pytest_hierexport\nfrom pytest_hierexport import KnownFailure"
+    project.write("conftest.py", f"{imports}\ndef pytest_hierexport_models(config): return {returned}\n")
     result = project.run()
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"*expected {told}"])

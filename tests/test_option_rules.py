@@ -207,3 +207,26 @@ def test_a_hook_that_returns_no_rules_is_a_usage_error(project: Project, returne
     result = project.run(MODELS)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*expected pytest_hierexport_rules to return a list of Rule;" + found])
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ("1, 'mine', list", "id of the rule 1 to be a text; found 1"),
+        ("'OWN-001', 'mine', 3", "check of the rule OWN-001 to be a function; found 3"),
+        ("'OWN-001', 'mine', list, needs='x'", "needs of the rule OWN-001 to be file, model or export; found 'x'"),
+        ("'snapshot', 'mine', list", "an id of its own for each rule; found 'snapshot'"),
+    ],
+    ids=["id", "check", "needs", "id of the snapshot"],
+)
+def test_rule_with_a_wrong_field_is_a_usage_error(project: Project, fields: str, told: str) -> None:
+    conftest = f"""
+        from pytest_hierexport import Rule
+
+        def pytest_hierexport_rules(config):
+            return [Rule({fields})]
+        """
+    project.write("conftest.py", conftest)
+    result = project.run(MODELS)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*expected {told}"])

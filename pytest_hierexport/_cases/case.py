@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_hierexport._cases.example import Example, check_model, parts_of
 from pytest_hierexport._errors import CollectError, UsageError, gist, pass_on, refuse_coroutine
@@ -21,6 +21,7 @@ from pytest_hierexport._stages import load_torch, stage
 if TYPE_CHECKING:
     import torch
 
+Weights = Literal["full", "none", "thin"]
 SEED = 0
 _PROMISE = (
     "a model, (model, args), (model, args, kwargs), (model, args, kwargs, dynamic_shapes), a mapping with these keys, "
@@ -95,7 +96,7 @@ class Case:
     """The seconds that each of its tests may take, 0 for any number; None: as the run says."""
     details: bool | None = None
     """Whether the snapshot has shapes, parameters and modules of `torch.nn`, too; None: as the run says."""
-    weights: str = "full"
+    weights: Weights = "full"
     """`full`, `none` for parameters that take no memory, or `thin` for the same modules with smaller widths."""
     thin: Case | None = None
     """For `thin`: the case of the smaller model; None to cut the numbers of its configuration."""

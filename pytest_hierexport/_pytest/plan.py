@@ -20,6 +20,7 @@ from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.options import TIMEOUT, Settings
 from pytest_hierexport._pytest.shards import in_shard, read_durations
 from pytest_hierexport._report.results import SNAPSHOT, item_name
+from pytest_hierexport._requests import check_fields
 from pytest_hierexport._text import escape
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ class Plan:
 
         hook = self.config.hook.pytest_hierexport_rules
         own = [rule for returned in hook(config=self.config) for rule in _checked(returned, Rule, _RULES)]
+        for rule in own:
+            _check_rule(rule)
         self._check_known_failures(registry.rules(None, own))
         return tuple(registry.rules(self.settings.chosen.rules, own))
 
@@ -202,6 +205,7 @@ def _own_cases(config: pytest.Config) -> dict[str, Case]:
     """
     hook, cases = config.hook.pytest_hierexport_models, {}
     for case in (case for returned in hook(config=config) for case in _checked(returned, Case, _MODELS)):
+        _check_parts(case, config.rootpath)
         if not case.name:
             raise UsageError(
                 "a name for each case of pytest_hierexport_models",
@@ -214,13 +218,12 @@ def _own_cases(config: pytest.Config) -> dict[str, Case]:
                 found=f"two named {case.name}",
                 do="rename one of them",
             )
-        _check_parts(case, config.rootpath)
         cases[case.name] = replace(case, source=case.name)
     return cases
 
 
 def _check_parts(case: Case, root: Path) -> None:
-    """Check the steps and the known failures of a case that is defined in code.
+    """Check a case that is defined in code, its steps and its known failures.
 
     Raises:
         UsageError: One is of another type, or there is no such step.
@@ -229,8 +232,23 @@ def _check_parts(case: Case, root: Path) -> None:
     example = '(KnownFailure("MUST-006", datetime.date(2027, 1, 31), "the reason"),)'
     for known in (case.known_failures, *(step.known_failures for step in case.after)):
         _check_part(case.name, "known_failures", known, KnownFailure, example)
+    of_steps = [known for step in case.after for known in step.known_failures]
+    check_fields(f"the case {case.name}", case)
+    for item in (*case.after, *case.known_failures, *of_steps):
+        check_fields(f"a {type(item).__name__} of the case {case.name}", item)
     for step in case.after:
         check_step(step.name, root)
+
+
+def _check_rule(rule: Rule) -> None:
+    """Check a rule of the project's own.
+
+    Raises:
+        UsageError: A field of it has another type, or its id is that of no rule.
+    """
+    check_fields(f"the rule {rule.id}", rule)
+    if rule.id in ("", SNAPSHOT):
+        raise UsageError("an id of its own for each rule", found=repr(rule.id), do=f"name it: {_RULES[1]}")
 
 
 def _check_part(case: str, name: str, given: object, kind: type, example: str) -> None:
