@@ -103,6 +103,8 @@ class TestAttribution:
         (lambda a: a.hierarchy.resolve("body"), "tag", "give the tag of that call: /Net/Body"),
         (lambda a: a.tag("matmul_7"), "key of a node", "perhaps matmul_1"),
         (lambda a: a.tag("untagged"), "node with an origin", "ask `nodes`"),
+        (lambda a: a.tag(None), "key of a node", "give it as a text"),
+        (lambda a: a.hierarchy.tag(a.hierarchy["body.a"]), "call", "give it as a text"),
     ],
 )
 def test_unknown_name_is_answered_with_what_there_is(

@@ -21,7 +21,7 @@ class UnknownNameError(KeyError):
     def __str__(self) -> str:
         """Return what was expected, what was found and what to do."""
         expected, found, do = self._parts
-        return f"expected {expected}; found {found!r}\nto do: {do()}"
+        return f"expected {expected}; found {found!r}\nto do: {do() if isinstance(found, str) else 'give it as a text'}"
 
     def __reduce__(self) -> tuple[object, ...]:
         """Survive pickling between processes, as a KeyError of the same text."""
