@@ -65,6 +65,13 @@ class TestOrder:
             order_origins(HIERARCHY, traced("body.a", "body.b"), primary)
 
 
+def test_origin_takes_the_text_of_an_evidence() -> None:
+    origin = Origin("head", "merged")  # type: ignore[arg-type]  # as code without types may write it
+    assert origin.evidence is Evidence.MERGED
+    with pytest.raises(ValueError, match="'guessed' is not a valid Evidence"):
+        Origin("head", "guessed")  # type: ignore[arg-type]
+
+
 class TestAttribution:
     def test_a_node_s_tag_is_that_of_its_primary_origin(self) -> None:
         attribution = Attribution(HIERARCHY, {"y": tuple(traced("body.b", "head"))})

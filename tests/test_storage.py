@@ -182,6 +182,7 @@ class TestWhatIsWritten:
         [
             (traced("layer.9"), r"found the call 'layer\.9'"),
             ((("layer.0", "traced"),), r"found \('layer\.0', 'traced'\)"),
+            (traced("layer.0")[0], "a tuple of origins for each node; found <origin 'layer.0', traced>"),
         ],
     )
     def test_origin_that_is_no_call_writes_nothing(self, origins: Any, found: str) -> None:

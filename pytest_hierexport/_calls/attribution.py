@@ -49,6 +49,11 @@ class Origin:
     call: str
     evidence: Evidence
 
+    def __post_init__(self) -> None:
+        """Take the text of an evidence for it: it is equal to it, and has no `value`."""
+        if type(self.evidence) is not Evidence:
+            object.__setattr__(self, "evidence", Evidence(self.evidence))
+
     def __repr__(self) -> str:
         """Return the call's name and the evidence for it."""
         return f"<origin {self.call!r}, {self.evidence.value}>"

@@ -103,6 +103,8 @@ class Writer:
 
     def _compose(self, origins: Origins) -> Texts:
         hierarchy = self._attribution.hierarchy
+        if isinstance(origins, Origin):
+            refuse("a tuple of origins for each node", repr(origins), "give (Origin(call, evidence),)")
         for origin in origins:
             if not isinstance(origin, Origin):
                 refuse("an Origin(call, evidence) for each call that a node comes from", repr(origin))
