@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._carry import carry, constants
+from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import walk
 
 if TYPE_CHECKING:
@@ -895,3 +897,12 @@ def test_absent_inputs_at_the_end_are_no_difference(stated: str, written: str) -
     after = f"g (float[2] x) => (float[2] y) {{ s = Clip({written}) t = Sin(s) y = Exp(t) }}"
     found = carried(before, after, u="a", v="b", y="c")
     assert found == {"s": [("a", "traced")], "t": [("b", "traced")], "y": [("c", "traced")]}
+
+
+def test_missing_external_data_is_a_usage_error(tmp_path: Path) -> None:
+    graph = "g (float[2] x) => (float[2] y) <float[2] w = {1.0, 2.0}> { y = Add(x, w) }"
+    path = tmp_path / "before.onnx"
+    ir.save(model(graph), path, external_data="data", size_threshold_bytes=0)
+    (tmp_path / "data").unlink()
+    with pytest.raises(UsageError, match="both models with all their data; found FileNotFoundError"):
+        carry(path, known(model(graph)), model(graph))

@@ -14,9 +14,12 @@ from pytest_hierexport._carry.flat import Flat, drop_prefix
 from pytest_hierexport._carry.leftover import attribute_leftover, initializer_origins
 from pytest_hierexport._carry.match import Attributed, Match, OriginsOf, attribute_matched, match
 from pytest_hierexport._carry.regions import attribute_regions
+from pytest_hierexport._errors import UsageError, gist
 from pytest_hierexport._onnx.models import as_ir
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from pytest_hierexport._onnx.models import Model
 
 # In this order: a pass reads the origins that those before it gave.
@@ -38,12 +41,23 @@ def carry(before: Model, attribution: Attribution, after: Model, *, primary: Pri
 
     Raises:
         UsageError: A path leads to no ONNX file, a model is invalid, an argument is something else, or `primary` is
-            none of these.
+            none of these; or external data cannot be read, as that of a message that does not tell its folder.
     """
-    flat = flat_copy(as_ir(before))
+    try:
+        return _carried(as_ir(before), attribution, as_ir(after), primary)
+    except OSError as error:
+        raise UsageError(
+            "both models with all their data",
+            found=gist(error),
+            do="keep external data beside its model, and give the model by its path",
+        ) from error
+
+
+def _carried(before: ir.Model, attribution: Attribution, after: ir.Model, primary: Primary) -> Attribution:
+    flat = flat_copy(before)
     nodes = {node: attribution.nodes.get(node.key, ()) for node in flat.nodes}
     attributed = Attributed(attribution.hierarchy, flat, nodes, attribution.initializers)
-    flat_after = flat_copy(as_ir(after))
+    flat_after = flat_copy(after)
     drop_prefix(flat, flat_after)
     matched = match(attributed, flat_after)
     both = contracted(matched)
