@@ -22,7 +22,7 @@ class Export(Shown):
     """A tagged ONNX model."""
 
     model: ir.Model
-    """The graph with its tags."""
+    """The graph with its tags. Its tensors may share the memory of the model's weights: save it before these change."""
     attribution: Attribution
     """The origins of every node and initializer."""
     modules: tuple[Module, ...]
