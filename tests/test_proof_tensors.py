@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, version_of, walk
+from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, returned_arrays, version_of, walk
 
 Pair = namedtuple("Pair", ["left", "right"])  # noqa: PYI024  # models return the untyped kind
 ONE, TWO = torch.tensor([1.0, 2.0]), torch.tensor([3.0])
@@ -138,3 +138,10 @@ def test_quantized_tensor_has_the_values_of_its_integers() -> None:
     assert found is not None
     assert integers is not None
     assert (found.key, found.quantized, integers.quantized) == (integers.key, True, False)
+
+
+def test_returned_tensors_do_not_go_to_the_default_device() -> None:
+    returned = (torch.ones(2), 3)
+    with torch.device("meta"):
+        found = returned_arrays(returned, 2)
+    assert [array.tolist() for array in found.values()] == [[1.0, 1.0], 3]

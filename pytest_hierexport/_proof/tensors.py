@@ -107,7 +107,8 @@ def returned_arrays(output: Any, count: int) -> dict[str, Array]:
     leaves = {f"output{place}": part for place, part in flattened(output)}
     tensors = {place: leaf for place, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
     counted = leaves if len(tensors) != count == len(leaves) else tensors
-    return {place: array_of(torch.as_tensor(leaf)) for place, leaf in counted.items()}
+    # Without a device, torch copies even a tensor to its default device, which may hold no elements.
+    return {place: array_of(torch.as_tensor(leaf, device="cpu")) for place, leaf in counted.items()}
 
 
 def fingerprint_of(tensor: torch.Tensor, precision: str = "") -> Fingerprint | None:
