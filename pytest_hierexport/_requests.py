@@ -47,6 +47,10 @@ def _has(*names: str) -> _Fits:
     return lambda value: not isinstance(value, type) and all(hasattr(value, name) for name in names)
 
 
+def _is_runnable(value: Any) -> bool:
+    return _has("model", "args", "kwargs")(value) and _has("forward")(value.model)
+
+
 _KINDS = {
     "None": _Kind("None", "None", lambda value: value is None),
     "bool": _Kind("True or False", "True or False", lambda value: isinstance(value, bool)),
@@ -92,7 +96,7 @@ _KINDS = {
     "Runnable": _Kind(
         "a model with the inputs to run it on",
         "models with inputs",
-        _has("model", "args", "kwargs"),
+        _is_runnable,
         "pass Example(model, args)",
     ),
 }

@@ -107,6 +107,7 @@ CALLS: dict[str, tuple[Callable[[Given], object], str]] = {
     "read an export": (lambda g: public.read(g.export), "of an export, pass its `path`"),
     "rewrite to nothing": (lambda g: public.rewrite(g.path, g.nothing), "what the function returns to be an Attrib"),
     "prove a network": (lambda g: public.prove(g.net, g.model, g.origins), "pass Example(model, args)"),
+    "prove a number": (lambda g: public.prove(Example(g.number, ()), g.model, g.origins), "pass Example(model, args)"),
     "prove with a number": (
         lambda g: public.prove(g.example, g.model, g.origins, tolerances=g.number),
         "expected tolerances to be a mapping of texts to numbers or None; found 3 to do: pass another tolerances",
