@@ -70,8 +70,20 @@ def test_factory_that_cannot_be_sent_is_replaced_by_its_example() -> None:
 def test_example_that_is_sent_keeps_its_weights() -> None:
     local = Case("a", lambda: (torch.nn.Linear(4, 4), (torch.ones(2, 4),)), "a test")
     exported = ExportedCase(local, "model.onnx", local.load())
-    sent, _ = pickle.loads(repeats._task(exported))  # noqa: S301  # our own
+    _, sent, _ = pickle.loads(repeats._task(exported))  # noqa: S301  # our own
     assert state_digests(sent.load()) == state_digests(exported.example)
+
+
+def test_second_process_has_the_same_default_dtype(tmp_path: Path) -> None:
+    task, before = tmp_path / "task", torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        task.write_bytes(repeats._task(case_of("a")))
+        torch.set_default_dtype(before)
+        repeats.answer(str(task), str(tmp_path / "made" / "model.onnx"), str(tmp_path))
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(before)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import HierexportError, NoVerdictError, UsageError, disk_full, lack_of_room
 from pytest_hierexport._files.paths import absolute, digest
@@ -168,7 +170,7 @@ def _task(exported: ExportedCase) -> bytes:
     finished = replace(case, factory=partial(_given, exported.example), randomise=False, weights="full")
     for each in (case, finished):
         try:
-            return pickle.dumps((each, exporter))
+            return pickle.dumps((torch.get_default_dtype(), each, exporter))
         except Exception as error:  # noqa: BLE001  # what cannot be pickled says so in many ways
             why = f"{type(error).__name__}: {error}"
     raise _not_elsewhere(exported, why)
@@ -190,14 +192,16 @@ def answer(task: str, onnx: str, first: str) -> dict[str, Any]:
     """Export a case in the second process; return the fields of its :class:`Repeat`, or what prevents one.
 
     Args:
-        task: A pickle of the case and its exporter.
+        task: A pickle of the default dtype, the case and its exporter.
         onnx: The ONNX file to write, in a new folder.
         first: The folder of the first export.
     """
     file = Path(onnx)
     keep_temporary_files_in(file.parent.parent)
     try:
-        case, exporter = pickle.loads(Path(task).read_bytes())  # noqa: S301  # written by the process that asks
+        dtype, case, exporter = pickle.loads(Path(task).read_bytes())  # noqa: S301  # written by the process that asks
+        # A conftest may have set it, which this process does not import.
+        torch.set_default_dtype(dtype)
     except Exception as error:  # noqa: BLE001  # a pickle runs the project's code
         return {"unknown": f"{type(error).__name__}: {error}"}
     try:
