@@ -48,6 +48,12 @@ def test_without_bodies_a_call_may_be_made_by_another() -> None:
     assert match(cast("Graph", Bodies()), [inner]) == {"a": inner}
 
 
+def test_call_through_an_unknown_call_of_a_branch_is_matched() -> None:
+    calls = [Call("", 0, "R", None), Call("b", 0, "B", ""), Call("a", 0, "A", "b")]
+    seen = [EagerCall(call, start, start > 0, {}, {}, frozenset()) for start, call in enumerate(calls)]
+    assert list(match(cast("Graph", TAKEN), seen)) == ["", "b@1", "a@1"]
+
+
 def test_calls_of_taken_branch_and_others_are_matched_apart() -> None:
     assert matched(TAKEN, "", "a", "a@1*", "a@2") == {"": "", "a": "a", "a@1": "a@1", "a@2": "a@2"}
 
