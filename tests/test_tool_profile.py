@@ -22,6 +22,7 @@ from projects import MODEL
 from pytest_hierexport import Case, HierexportError, Profile, TagError, UsageError, export, profile, read
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._cases.case import Weights
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._tools.profiling.events import read_runs
@@ -640,7 +641,7 @@ def test_examples_of_the_docs_work(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ("dtype", "weights", "found"), [(torch.bfloat16, "full", "NOT_IMPLEMENTED"), (torch.float32, "none", "without")]
 )
 def test_graph_that_cannot_be_loaded_blames_no_input(
-    dtype: torch.dtype, weights: str, found: str, tmp_path: Path
+    dtype: torch.dtype, weights: Weights, found: str, tmp_path: Path
 ) -> None:
     case = Case("a", lambda: (Net().eval().to(dtype), torch.ones(2, 5, 16, dtype=dtype)), "a test", weights=weights)
     example, path = case.load(), tmp_path / "net.onnx"
