@@ -135,7 +135,9 @@ def _serialise(model: ir.Model, folder: Path, data: str | None) -> onnx.ModelPro
     stored = [(value, value.const_value) for value in values if value.const_value is not None]
     try:
         _place(stored, folder, data)
-        return _with_single_entries(ir.to_proto(model))
+        proto = ir.to_proto(model)
+        was_read = any(isinstance(tensor, ir.serde.TensorProtoTensor) for _, tensor in stored)
+        return _with_single_entries(proto) if was_read else proto
     except OSError:
         raise
     except Exception as error:  # reading a lazy tensor runs code of others, which may raise any error

@@ -178,12 +178,14 @@ class CallValues(Observer):
 
     def _parts(self, found: Iterable[tuple[str, Any]]) -> Iterator[_Part]:
         """Yield the parts of tensors among what the last call returned; what a module holds, none writes to."""
+        wholes: dict[int, list[Shared]] = {}
         for label, part in found:
             base = part._base if isinstance(part, torch.Tensor) else None
             if base is None or form_of(part) or isinstance(base, torch.nn.Parameter) or base in self._unchanged:
                 continue
-            numbers = frozenset(self.number(part))
-            yield _Part(len(self.calls) - 1, numbers, base, self._shared_with([(label, part)]))
+            if id(base) not in wholes:
+                wholes[id(base)] = self._shared_with([(label, part)])
+            yield _Part(len(self.calls) - 1, frozenset(self.number(part)), base, wholes[id(base)])
 
     def _with_wholes(self, parts: Iterable[_Part]) -> Iterator[_Part]:
         """Let calls give the whole of which they returned a part, if it was written to; yield the other parts.

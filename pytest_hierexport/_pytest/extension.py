@@ -60,7 +60,9 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
     def dirname(cls, *, test_location: PyTestLocation) -> str:
         """Return the folder of the test's snapshots, not syrupy's own: runs without models must not see them."""
         case, path = case_of(test_location.item), Path(test_location.filepath)
-        return str(snapshot_folder(case.manifest or path if case else path) / ("" if case else test_location.basename))
+        if case is None:
+            return str(snapshot_folder(path) / test_location.basename)
+        return str(snapshot_folder(case.manifest or path))
 
     @classmethod
     def get_file_basename(cls, *, test_location: PyTestLocation, index: SnapshotIndex) -> str:

@@ -82,7 +82,8 @@ def former(plan: Plan, case: Case, file: Path, text: str) -> tuple[Path, bool] |
     from pytest_hierexport._snapshot import is_hierarchy
 
     names = {f"{file_name(name)}.txt" for name in plan.selected}
-    names |= next(folder for folder in _folders(plan, whole=True) if folder.path == file.parent).of_others(file.name)
+    folder = next(each for each in _folders(plan, whole=True) if each.path == file.parent)
+    names |= folder.of_others(file.name)
     others = (each for each in sorted(file.parent.glob("*.txt")) if each.name not in names and is_hierarchy(each))
     same = [each for each in others if each.read_text(encoding="utf-8", errors="replace") == text]
     if same:
@@ -90,8 +91,7 @@ def former(plan: Plan, case: Case, file: Path, text: str) -> tuple[Path, bool] |
         return max(same, key=lambda each: each.stem.endswith(step)), True
     if plan.settings.chosen.shard is not None:
         return None
-    here = (folder for folder in _folders(plan, whole=True) if folder.path == file.parent)
-    left = [each for folder in here for each in (*folder.listed(), *folder.unlisted())]
+    left = [*folder.listed(), *folder.unlisted()]
     wanted = {plan.snapshot(case) for case in plan.cases}
     missing = [each for each in wanted if each.parent == file.parent and not each.exists()]
     return (left[0], False) if len(left) == len(missing) == 1 else None
