@@ -23,6 +23,7 @@ import toy_models
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._errors import NoVerdictError, UsageError
+from pytest_hierexport._rules import must_008
 from pytest_hierexport._rules.base import ExportedCase
 from toys import breaks, case_of, damaged
 
@@ -193,7 +194,10 @@ def test_data_in_a_folder_below_counts(number: int, changed: list[str], whole: W
     assert [violation.where for violation in breaks("MUST-008", case)] == changed
 
 
-def test_sidecar_that_differs_is_found_by_its_line(whole: Whole, tmp_path: Path) -> None:
+def test_sidecar_that_differs_is_found_by_its_line(
+    whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(must_008, "plain_repeats", lambda _: pytest.fail("the plain exporter writes no sidecar"))
     exported = whole[toy_models.build]
     shutil.copytree(exported.path.parent, tmp_path / "copy")
     case = ExportedCase(exported.case, tmp_path / "copy" / "model.onnx", exported.example)
