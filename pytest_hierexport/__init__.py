@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
-    from pytest_hierexport._calls.hierarchy import Call, Hierarchy, Module, Parameter
+    from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+    from pytest_hierexport._calls.modules import Module, Parameter
     from pytest_hierexport._carry import carry
     from pytest_hierexport._cases import Case, Example, KnownFailure, Step
     from pytest_hierexport._errors import CollectError, ExportError, HierexportError, TagError, UsageError
@@ -92,7 +93,8 @@ __all__ = [
 # No module here bears a public name: importing it would put the module in the place of what the name promises.
 _HOMES = {
     "_calls.attribution": ("Attribution", "Evidence", "Origin"),
-    "_calls.hierarchy": ("Call", "Hierarchy", "Module", "Parameter"),
+    "_calls.hierarchy": ("Call", "Hierarchy"),
+    "_calls.modules": ("Module", "Parameter"),
     "_carry": ("carry",),
     "_cases": ("Case", "Example", "KnownFailure", "Step"),
     "_errors": ("CollectError", "ExportError", "HierexportError", "TagError", "UsageError"),

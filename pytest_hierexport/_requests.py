@@ -72,7 +72,7 @@ _KINDS = {
         "pass what read() returns; of an export, its `attribution`",
     ),
     "Module": _Kind(
-        "a Module", "Modules", _of("pytest_hierexport._calls.hierarchy:Module"), "of an export, pass its `modules`"
+        "a Module", "Modules", _of("pytest_hierexport._calls.modules:Module"), "of an export, pass its `modules`"
     ),
     "ExportedCase": _Kind(
         "an ExportedCase",

@@ -112,6 +112,8 @@ class TestAttribution:
         (lambda a: a.tag("untagged"), "node with an origin", "ask `nodes`"),
         (lambda a: a.tag(None), "key of a node", "give it as a text"),
         (lambda a: a.hierarchy.tag(a.hierarchy["body.a"]), "call", "give it as a text"),
+        (lambda a: a.hierarchy["body.z"], "name of a call", "perhaps body.b, body.a"),
+        (lambda a: list(a.hierarchy.lineage("/Net/Body")), "name of a call", "name the call of that tag: 'body'"),
     ],
 )
 def test_unknown_name_is_answered_with_what_there_is(

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.entries import ModuleEntry, from_lines, module_entries, to_lines
-from pytest_hierexport._calls.hierarchy import Call, Hierarchy, Module, Parameter
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._calls.modules import Module, Parameter
 
 NET = (
     Call("", 0, "m.Net", None),

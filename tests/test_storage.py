@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins, order_origins
-from pytest_hierexport._calls.hierarchy import Call, Hierarchy, Module, Parameter
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._calls.modules import Module, Parameter
 from pytest_hierexport._errors import ExportError, TagError, UsageError
 from pytest_hierexport._onnx import codec, sidecar, storage
 from pytest_hierexport._onnx.graph import inventory_proto, walk

@@ -19,7 +19,8 @@ from itertools import accumulate, chain
 from typing import Any
 
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._calls.hierarchy import ROOT, Module, element_count
+from pytest_hierexport._calls.hierarchy import ROOT
+from pytest_hierexport._calls.modules import Module, element_count
 
 _KEYS = {"cls": "class"}
 _NAMES = {key: name for name, key in _KEYS.items()}

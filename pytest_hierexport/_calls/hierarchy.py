@@ -26,26 +26,6 @@ from pytest_hierexport._display import Shown, Table
 ROOT = ""
 """The root's path, and the name of its first call."""
 
-_MOST_ELEMENTS = 2**63 - 1
-"""ONNX and torch count the elements of a tensor in 64 bits."""
-
-
-def element_count(shape: Iterable[int]) -> int:
-    """Return the number of elements of a tensor of that shape.
-
-    Raises:
-        ValueError: A dimension is negative, or the elements exceed 64 bits.
-    """
-    # Sorted, so that a 0 comes before a product of more digits than memory.
-    count = 1
-    for dimension in sorted(shape):
-        if dimension < 0:
-            raise ValueError("a negative dimension")
-        count *= dimension
-        if count > _MOST_ELEMENTS:
-            raise ValueError("a shape of more than 2**63 - 1 elements")
-    return count
-
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -74,35 +54,6 @@ class Call:
         """Return the call's name, its class and the call that made it."""
         by = "" if self.parent is None else f", made by {self.parent!r}"
         return f"<call {self.name!r} of {self.cls}{by}>"
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter or buffer, as the module that owns it declares it."""
-
-    name: str
-    """The encoded attribute name within its module."""
-    shape: tuple[int, ...]
-    dtype: str
-    trainable: bool
-    """True for a parameter, False for a buffer."""
-    shared: str | None = None
-    """The dotted name under which the model declares the same tensor first; None for that declaration itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Module:
-    """A module instance of the model, called or not."""
-
-    path: str
-    cls: str
-    parameters: tuple[Parameter, ...] = ()
-    shared: str | None = None
-    """The path under which the model declares the same instance first; None for that declaration itself."""
-
-    def __repr__(self) -> str:
-        """Return the instance's path, its class and the number of its parameters and buffers."""
-        return f"<module {self.path!r} of {self.cls}, {len(self.parameters)} parameters and buffers>"
 
 
 class CallTree(Mapping[str, Call]):
@@ -166,8 +117,12 @@ class CallTree(Mapping[str, Call]):
         return max(levels.values(), default=0)
 
     def lineage(self, name: str) -> Iterator[str]:
-        """Yield the call itself, the call that made it, and so on up to the root."""
-        at: str | None = name
+        """Yield the call itself, the call that made it, and so on up to the root.
+
+        Raises:
+            KeyError: No call has this name.
+        """
+        at: str | None = self[name].name
         while at is not None:
             yield at
             at = self._calls[at].parent
@@ -209,6 +164,16 @@ class Hierarchy(Shown, CallTree):
 
     __hash__ = None  # type: ignore[assignment]  # a mapping; equality is by content
 
+    def __getitem__(self, name: str) -> Call:
+        """Return the call of that name.
+
+        Raises:
+            KeyError: No call has this name; the message tells the nearest ones.
+        """
+        if name not in self._calls:
+            raise unknown_call(name, self, self.tag)
+        return self._calls[name]
+
     def __repr__(self) -> str:
         """Return the root's class, the number of calls and the number of levels."""
         if not self:
@@ -244,9 +209,7 @@ class Hierarchy(Shown, CallTree):
         Raises:
             KeyError: No call has this name.
         """
-        if name not in self._kept:
-            raise unknown_call(name, self, self.tag)
-        segments, kept = [], self._kept[name]
+        segments, kept = [], self._kept[self[name].name]
         while kept is not None:
             segments.append(self._segments[kept])
             kept = self.kept_above(kept)

@@ -20,7 +20,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice
 
-from pytest_hierexport._calls.hierarchy import Hierarchy, Module
+from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._calls.modules import Module
 from pytest_hierexport._errors import UsageError, proposal
 
 _CLASS = "class:"

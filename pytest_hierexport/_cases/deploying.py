@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from pytest_hierexport._calls.attribution import Attribution
-    from pytest_hierexport._calls.hierarchy import Module
+    from pytest_hierexport._calls.modules import Module
 
 _DO = "write the model to the second path that the function is given"
 

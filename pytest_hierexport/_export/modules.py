@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._calls.hierarchy import Module, Parameter
+from pytest_hierexport._calls.modules import Module, Parameter
 from pytest_hierexport._calls.names import encode, is_torch_nn, join_path, qualified_class
 from pytest_hierexport._errors import UsageError
 

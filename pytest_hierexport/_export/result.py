@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.entries import trainable_elements
-from pytest_hierexport._calls.hierarchy import ROOT, Call, Module
+from pytest_hierexport._calls.hierarchy import ROOT, Call
+from pytest_hierexport._calls.modules import Module
 from pytest_hierexport._display import Shown, Table
 from pytest_hierexport._onnx.codec import Tags
 from pytest_hierexport._text import one_line

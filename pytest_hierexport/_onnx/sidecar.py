@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._calls.attribution import Attribution, Origins
 from pytest_hierexport._calls.entries import trainable_elements
-from pytest_hierexport._calls.hierarchy import Hierarchy, Module, Parameter, element_count
+from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._calls.modules import Module, Parameter, element_count
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._files.paths import sha256
 from pytest_hierexport._files.schemas import schema_error

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._calls.hierarchy import Module
+from pytest_hierexport._calls.modules import Module
 from pytest_hierexport._errors import TagError, UsageError, proposal
 from pytest_hierexport._files.paths import exists
 from pytest_hierexport._onnx import codec, ir_tags

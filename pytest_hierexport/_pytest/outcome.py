@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._calls.entries import ModuleEntry
-    from pytest_hierexport._calls.hierarchy import Module
+    from pytest_hierexport._calls.modules import Module
     from pytest_hierexport._cases import Case, Example
     from pytest_hierexport._rules.base import ExportedCase
 

@@ -12,7 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module, Parameter
+from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
+from pytest_hierexport._calls.modules import Module, Parameter
 from pytest_hierexport._calls.names import encode_operator, is_torch_nn
 from pytest_hierexport._snapshot.lines import LINE
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import onnx
 
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._calls.hierarchy import Module
+from pytest_hierexport._calls.modules import Module
 from pytest_hierexport._calls.names import encode_operator
 from pytest_hierexport._calls.patterns import calls_below, matching_calls
 from pytest_hierexport._errors import UsageError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._calls.hierarchy import Module
+from pytest_hierexport._calls.modules import Module
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.paths import exists
 from pytest_hierexport._onnx import codec, storage

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy, Module, element_count
+from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
+from pytest_hierexport._calls.modules import Module, element_count
 from pytest_hierexport._calls.names import encode_operator
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_proto

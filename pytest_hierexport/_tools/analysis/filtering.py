@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pytest_hierexport._calls.hierarchy import Hierarchy, Module
+from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._calls.modules import Module
 from pytest_hierexport._calls.patterns import calls_below, calls_of_class, matching_calls
 from pytest_hierexport._errors import UsageError
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module
+from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
+from pytest_hierexport._calls.modules import Module
 from pytest_hierexport._calls.patterns import matching_calls
 from pytest_hierexport._errors import UsageError
 

@@ -19,7 +19,8 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedFunctionsPass
 
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module
+from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
+from pytest_hierexport._calls.modules import Module
 from pytest_hierexport._calls.patterns import calls_below
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.absent import fill_absent, stored_bytes

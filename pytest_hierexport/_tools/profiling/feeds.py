@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from pytest_hierexport._calls.hierarchy import element_count
+from pytest_hierexport._calls.modules import element_count
 from pytest_hierexport._errors import UsageError, proposal
 from pytest_hierexport._onnx.graph import graph_inputs
 
