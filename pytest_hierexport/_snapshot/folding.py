@@ -17,19 +17,22 @@ class Branch:
     """A call with a segment, or a run of equal ones."""
 
     name: str
-    """The segment without its `@k`."""
+    """The segment without its `@k`; of a run of list items with all their numbers: `Layer.{0..11}`."""
     index: int
+    """The index of the call; of a run of calls, the first one's."""
     path: str
     """The instance's path, which repeated calls share."""
     operators: tuple[tuple[str, int], ...]
     children: tuple[Branch, ...]
     times: int = 1
-    marks: str = ""
-    """The text of the run in its segment, empty for a single call."""
+    is_repeated: bool = False
+    """Whether it is a run of calls under one name."""
 
     @property
     def segment(self) -> str:
-        return self.marks or call_name(self.name, self.index)
+        if self.is_repeated:
+            return f"{self.name}@{{{self.index}..{self.index + self.times - 1}}}"
+        return call_name(self.name, self.index)
 
 
 def fold(node: Branch) -> Branch:
@@ -76,13 +79,11 @@ def _numbered(node: Branch) -> tuple[str | None, str]:
 
 def _as_one(run: list[Branch]) -> Branch:
     first, last = run[0], run[-1]
-    if first.name == last.name:
-        marks = f"{first.name}@{{{first.index}..{last.index}}}"
-    else:
-        stem, _, number = first.name.rpartition(".")
-        marks = call_name(f"{stem}.{{{number}..{last.name.rpartition('.')[2]}}}", first.index)
     children = tuple(_relative(child, _lowest(first)) for child in first.children)
-    return replace(first, times=len(run), marks=marks, children=children)
+    if first.name == last.name:
+        return replace(first, times=len(run), is_repeated=True, children=children)
+    (stem, number), (_, end) = _numbered(first), _numbered(last)
+    return replace(first, name=f"{stem}.{{{number}..{end}}}", times=len(run), children=children)
 
 
 def _content(node: Branch) -> tuple[object, ...]:
@@ -108,16 +109,5 @@ def _lowest(node: Branch) -> dict[str, int]:
 
 def _relative(node: Branch, lowest: Mapping[str, int]) -> Branch:
     """Count the call indices of a node and of all below it from the lowest of their paths."""
-    index = node.index - lowest.get(node.path, 0)
     children = tuple(_relative(child, lowest) for child in node.children)
-    return replace(node, index=index, children=children, marks=_moved_marks(node, index))
-
-
-def _moved_marks(node: Branch, index: int) -> str:
-    """Return the marks of a run whose first call index has moved."""
-    name, at, rest = node.marks.partition("@")
-    if not at:
-        return node.marks
-    if "{" in rest:
-        return f"{name}@{{{index}..{index + node.times - 1}}}"
-    return call_name(name, index)
+    return replace(node, index=node.index - lowest.get(node.path, 0), children=children)
