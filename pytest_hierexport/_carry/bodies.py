@@ -22,26 +22,20 @@ class Bodies:
 
     def __init__(self, before: Flat, after: Flat) -> None:
         """Find the nodes that kept a name."""
-        self._flats = before, after
         self.named = _named(before, after)
         """Nodes after that are known by their name, each with its node before."""
         self._kept = {*self.named.values()}
-        self._inside = {node: inside for flat in self._flats for node, inside in _inside(flat).items()}
+        self._inside = {node: inside for flat in (before, after) for node, inside in _inside(flat).items()}
         self._ids: dict[Hashable, int] = {}
 
     def is_unnamed(self, node: Node) -> bool:
         """Whether no node after has the name or the keys of a node before."""
         return node not in self._kept
 
-    def inputs(self, old: Node, new: Node) -> list[tuple[Value, Value]]:
-        """Return the inputs of the bodies of two nodes in pairs."""
-        before, after = (flat.body_inputs for flat in self._flats)
-        return list(zip(before.get(old, ()), after.get(new, ()), strict=False))
-
     def form(self, node: Node, numbers: Mapping[Value, int]) -> Hashable:
         """Return what a node computes, given the numbers of what it takes: the same for nodes that compute the same."""
         inside = self._inside.get(node, [])
-        held = [value for flat in self._flats for each in (node, *inside) for value in flat.body_inputs.get(each, ())]
+        held = [value for each in (node, *inside) for value in each.body_inputs]
         ids: dict[Value, Hashable] = {value: ("input of a body", i) for i, value in enumerate(held)}
 
         def taken(value: Value | None) -> Hashable:
@@ -54,7 +48,7 @@ class Bodies:
             computed[number] += 1
             ids.update({output: ("computed in a body", number, i) for i, output in enumerate(each.outputs)})
         inputs = tuple(map(taken, node.inputs))
-        given = tuple(taken(value) for flat in self._flats for value in flat.body_outputs.get(node, ()))
+        given = tuple(map(taken, node.body_outputs))
         return (node.operator, node.attributes, inputs, node.arity, frozenset(computed.items()), given)
 
 

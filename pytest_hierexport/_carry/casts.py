@@ -127,16 +127,15 @@ def _without(flat: Flat, casts: Mapping[Node, Value], other: Flat) -> Contracted
                 outputs=tuple(map(copied, node.outputs)),
                 outer=tuple(map(copied, node.outer)),
                 parent=None if node.parent is None else nodes[node.parent],
+                body_inputs=tuple(map(copied, node.body_inputs)),
+                body_outputs=tuple(map(copied, node.body_outputs)),
             )
     found = Flat(
         nodes=list(nodes.values()),
-        producer={value: node for node in nodes.values() for value in node.outputs},
         named={known: copied(value) for name, value in flat.named.items() for known in (names.get(value, name), name)},
         initializers={name: copied(value) for name, value in flat.initializers.items()},
         leaves=list(map(copied, flat.leaves)),
         inputs=list(map(copied, flat.inputs)),
-        body_inputs={nodes[node]: list(map(copied, values)) for node, values in flat.body_inputs.items()},
-        body_outputs={nodes[node]: list(map(copied, values)) for node, values in flat.body_outputs.items()},
         outputs=list(map(copied, flat.outputs)),
         opsets=flat.opsets,
     )

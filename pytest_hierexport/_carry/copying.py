@@ -105,14 +105,11 @@ class _Copier:
             source=node,
         )
         self.flat.nodes.append(copied)
-        for value in copied.outputs:
-            self.flat.producer[value] = copied
-            if value.name:
-                self.flat.named[value.name] = value
+        self.flat.named.update((value.name, value) for value in copied.outputs if value.name)
         if function is not None:
             self._body(copied, function, place)
         for name, graph in subgraphs_ir(node):
-            self._subgraph(graph, replace(place, prefix=f"{key}/{name}/", parent=copied))
+            self._subgraph(graph, copied, replace(place, prefix=f"{key}/{name}/", parent=copied))
 
     def _outputs(
         self, node: ir.Node, given: Mapping[str, ir.Attr], place: _Place, operands: Iterable[Value | None]
@@ -123,17 +120,15 @@ class _Copier:
             place.scope[output] = Value(place.name(output), output.dtype, _shape(output), varying=varying, leaf=held)
         return tuple(place.scope[output] for output in node.outputs)
 
-    def _subgraph(self, graph: ir.Graph, place: _Place) -> None:
+    def _subgraph(self, graph: ir.Graph, holder: Node, place: _Place) -> None:
         for name, value in graph.initializers.items():
             copied = self._leaf(place, value, place.label(name), ("initializer", place.prefix, name))
             self.flat.initializers[place.prefix + encode(name)] = copied
         for i, value in enumerate(graph.inputs):
-            copied = self._leaf(place, value, place.name(value), ("input", place.prefix, i), varying=True)
-            if place.parent is not None:
-                self.flat.body_inputs.setdefault(place.parent, []).append(copied)
+            leaf = ("input", place.prefix, i)
+            holder.body_inputs += (self._leaf(place, value, place.name(value), leaf, varying=True),)
         self._nodes(graph, place)
-        if place.parent is not None:
-            self.flat.body_outputs.setdefault(place.parent, []).extend(self._copied(place, v) for v in graph.outputs)
+        holder.body_outputs += tuple(self._copied(place, value) for value in graph.outputs)
 
     def _body(self, call: Node, function: ir.Function, place: _Place) -> None:
         """Copy the function's body in place of the call, which itself has no outputs."""

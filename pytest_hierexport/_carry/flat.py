@@ -52,6 +52,10 @@ class Node:
     """The node that holds the subgraph, or calls the function, that this one is in."""
     source: ir.Node = field(repr=False)
     """The onnx_ir node; a transformation of the graph may change it."""
+    body_inputs: tuple[Value, ...] = ()
+    """The inputs of its subgraphs, in order."""
+    body_outputs: tuple[Value, ...] = ()
+    """The outputs of its subgraphs, in order."""
 
     @property
     def first_name(self) -> str:
@@ -87,23 +91,23 @@ class Flat:
     """The nodes of a model in file order, and its values."""
 
     nodes: list[Node] = field(default_factory=list)
-    producer: dict[Value, Node] = field(default_factory=dict)
     named: dict[str, Value] = field(default_factory=dict)
     initializers: dict[str, Value] = field(default_factory=dict)
     """By key: the main graph's by their own names, those of subgraphs as :mod:`pytest_hierexport._onnx.graph` says."""
     leaves: list[Value] = field(default_factory=list)
     inputs: list[Value] = field(default_factory=list)
     """The inputs of the model that have no initializer, in order."""
-    body_inputs: dict[Node, list[Value]] = field(default_factory=dict)
-    """The inputs of the subgraphs that a node holds, in order."""
-    body_outputs: dict[Node, list[Value]] = field(default_factory=dict)
-    """The outputs of the subgraphs that a node holds, in order."""
     outputs: list[Value] = field(default_factory=list)
     """The outputs of the model, in order."""
     opsets: dict[str, int] = field(default_factory=dict)
     never_used: frozenset[Node] = frozenset()
     """The nodes that no output depended on when torch had just inlined functions, such as results of `nn.EmbeddingBag`
     that nothing asks for. One that is gone was dropped, not merged."""
+
+    @cached_property
+    def producer(self) -> Mapping[Value, Node]:
+        """The node that computes each value that one computes."""
+        return {value: node for node in self.nodes for value in node.outputs}
 
     @cached_property
     def consumers(self) -> Mapping[Value, list[Node]]:

@@ -33,7 +33,7 @@ def pair_inputs(before: Flat, after: Flat, holders: Mapping[Node, Node]) -> dict
     """
     pairs = _Pairing(before, after, before.inputs, after.inputs).run()
     for new, old in holders.items():
-        pairs.update(_Pairing(before, after, before.body_inputs.get(old, []), after.body_inputs.get(new, [])).run())
+        pairs.update(_Pairing(before, after, old.body_inputs, new.body_inputs).run())
     # onnxsim and ONNX Runtime's tools fix an input, such as a flag, to a constant.
     known = {value.name: value for value in before.inputs}
     pairs.update((value, known[name]) for name, value in after.initializers.items() if name in known)

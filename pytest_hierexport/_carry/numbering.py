@@ -209,7 +209,7 @@ class Round:
         if not equal:
             return None
         old = equal.pop(0)
-        for known, value in self.bodies.inputs(old, node):
+        for known, value in zip(old.body_inputs, node.body_inputs, strict=False):
             self.result.new[value] = self.result.old[known]
         return self.result.expressions_before[old]
 
