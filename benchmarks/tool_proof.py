@@ -131,7 +131,7 @@ def _prove_each_node(
 ) -> Proof:
     with as_proto(after) as (message, folder):
         feeds = feeds_of(example, message)
-        flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
+        flat, proto = inlined(message, feeds, folder)
         codes = _codes(proto)
         exact = _exact(before, proto, codes, feeds)
         codes = {name: code for name, code in codes.items() if name in exact}
@@ -169,7 +169,7 @@ def _codes(proto: onnx.ModelProto) -> dict[str, _Code]:
 def _exact(before: Path, after: onnx.ModelProto, codes: Iterable[str], feeds: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the graph before computes under the names of the graph after and of what these stand for."""
     # Functions and branches inlined, as in the graph after: their values have names then.
-    _, message = inlined(onnx.load(before), before.parent, lambda proto, names: run_graph(proto, feeds, names))
+    _, message = inlined(onnx.load(before), feeds, before.parent)
     origin = {name: name for node in after.graph.node for name in node.output if name}
     origin.update({name: name.removesuffix(_QUANTIZED) for name in codes})
     wanted = set(origin.values())

@@ -24,7 +24,7 @@ X = np.array([1.0, -2.0, 3.1], np.float32)
 def found_in(text: str, *eager: Any, x: Any = X, rearranged: frozenset[str] = frozenset()) -> dict[str, Candidates]:
     proto: onnx.ModelProto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
     attribution = Attribution(Hierarchy([Call("", 0, "m.Root", None)]))
-    graph = Graph(inlined(proto, None, lambda *_: ())[0], attribution)
+    graph = Graph(inlined(proto, {})[0], attribution)
     values = Values()
     for array in eager:
         values.add(fingerprint(array))

@@ -68,7 +68,7 @@ class Inlined:
 def made(text: str, **feeds: Any) -> Inlined:
     proto: onnx.ModelProto = onnx.parser.parse_model(f"{HEAD} {text}")
     inputs = {"x": X, **feeds}
-    model, flat = inlined(proto, None, lambda proto, wanted: run_graph(proto, inputs, wanted))
+    model, flat = inlined(proto, inputs)
     wanted = [value for node in flat.graph.node for value in node.output if value]
     return Inlined(model, {v.name: v.arrays[0].tolist() for v in run_graph(flat, inputs, wanted)})
 
@@ -76,7 +76,7 @@ def made(text: str, **feeds: Any) -> Inlined:
 def test_model_without_bodies_is_unchanged() -> None:
     proto = onnx.parser.parse_model(f"{HEAD} g (float[2] x) => (float[2] y) {{ y = Neg(x) }}")
     before = proto.SerializeToString()
-    model, flat = inlined(proto, None, lambda _, wanted: pytest.fail(f"asked for {wanted}"))
+    model, flat = inlined(proto, {})
     assert flat.SerializeToString() == proto.SerializeToString() == before
     assert [key(node) for node in model.graph] == ["y"]
 
@@ -111,7 +111,7 @@ def test_branch_of_if_without_named_outputs_is_inlined() -> None:
     proto.graph.node[1].output[0] = ""
     proto.graph.output[0].name = "t"
     feeds = {"x": X.astype(ml_dtypes.bfloat16), "c": np.array(True)}
-    model, _ = inlined(proto, None, lambda proto, wanted: run_graph(proto, feeds, wanted))
+    model, _ = inlined(proto, feeds)
     assert [key(node) for node in model.graph] == ["t", "@1/then_branch/p", "@1"]
 
 
@@ -147,7 +147,7 @@ def test_sparse_initializers_are_kept_beside_functions() -> None:
     model = onnx.parser.parse_model(f"{HEAD}{FUNCTION.replace('y = my.scaled(t)', 'u = Add(t, w) y = my.scaled(u)')}")
     values, indices = (numpy_helper.from_array(np.array(each), "w") for each in (np.array([7], np.float32), [1]))
     model.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, indices, [2]))
-    _, flat = inlined(model, None, lambda proto, names: run_graph(proto, {"x": X}, names))
+    _, flat = inlined(model, {"x": X})
     (found,) = run_graph(flat, {"x": X}, ["y"])
     assert found.arrays[0].tolist() == [30, 10]
 
@@ -159,7 +159,7 @@ def test_function_may_return_its_input() -> None:
 def test_result_that_no_call_takes_is_computed() -> None:
     proto: onnx.ModelProto = onnx.parser.parse_model(f"{HEAD} {NOTHING_DONE.replace('(b, a)', '(a, b)')}")
     proto.graph.node[0].output[1] = ""
-    _, flat = inlined(proto, None, lambda _, wanted: pytest.fail(f"asked for {wanted}"))
+    _, flat = inlined(proto, {})
     onnx.checker.check_model(flat)
 
 

@@ -12,7 +12,6 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._proof.inlining import inlined
 from pytest_hierexport._proof.owners import Graph
-from pytest_hierexport._proof.session import run_graph
 
 HIERARCHY = Hierarchy(
     [
@@ -45,7 +44,7 @@ def graph_of(text: str, tags: Mapping[str, str]) -> Graph:
     proto: onnx.ModelProto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20, "my" : 1]> {text}')
     attribution = Attribution(HIERARCHY, {key: traced(names) for key, names in tags.items()})
     x = np.ones(2, np.float32)
-    model, _ = inlined(proto, None, lambda proto, wanted: run_graph(proto, {"x": x}, wanted))
+    model, _ = inlined(proto, {"x": x})
     return Graph(model, attribution)
 
 

@@ -72,7 +72,7 @@ def runs_of(
     """
     proto: onnx.ModelProto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
     attribution = Attribution(HIERARCHY, {key: origins(names) for key, names in tags.items()})
-    graph = Graph(inlined(proto, None, lambda *_: ())[0], attribution)
+    graph = Graph(inlined(proto, {})[0], attribution)
     world = World()
     eager = {name.strip("/"): world.call(name.strip("/"), *parts) for name, parts in calls.items()}
     shown = {}

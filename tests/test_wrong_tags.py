@@ -34,7 +34,7 @@ TEXT = '<ir_version: 10, opset_import: ["": 20]> g (float[2] x) => (float[2] y) 
 def wrong(node: str, tags: dict[str, str]) -> dict[str, list[set[str]]]:
     """Return the calls of each kind of wrong tag of a node, over several draws."""
     origins = {key: tuple(Origin(call, Evidence.TRACED) for call in calls.split()) for key, calls in tags.items()}
-    model, _ = inlined(onnx.parser.parse_model(TEXT), None, lambda *_: ())
+    model, _ = inlined(onnx.parser.parse_model(TEXT), {})
     graph = Graph(model, Attribution(HIERARCHY, origins))
     found: dict[str, list[set[str]]] = {}
     for seed in range(20):

@@ -14,10 +14,10 @@ torch's own export examples need the branches (`cond_branch_class_method`): thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import TopologicalSortPass
 
@@ -25,23 +25,27 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import function_prefix, subgraphs_ir, walk
 from pytest_hierexport._onnx.inlining import inline_functions
 from pytest_hierexport._onnx.models import converted
-from pytest_hierexport._proof.session import Fetched
+from pytest_hierexport._proof.session import run_graph
+from pytest_hierexport._proof.tolerance import Array
+
+if TYPE_CHECKING:
+    import onnx
 
 _KEY, _CALLING = "key", "calling"
-Run = Callable[[onnx.ModelProto, list[str]], Iterable[Fetched]]
-"""Runs a model and returns the named values."""
 
 
-def inlined(proto: onnx.ModelProto, folder: Path | None, run: Run) -> tuple[ir.Model, onnx.ModelProto]:
+def inlined(
+    proto: onnx.ModelProto, feeds: Mapping[str, Array], folder: Path | None = None
+) -> tuple[ir.Model, onnx.ModelProto]:
     """Return a model whose nodes compute each value of the functions and taken branches, in memory and as a message.
 
     Args:
         proto: The model; it is not changed.
+        feeds: The elements of its inputs, by which branches are taken.
         folder: The folder of its external data, if there is any.
-        run: Runs a model on the example's inputs.
 
     Raises:
-        UsageError: The graph has a cycle, or gives two values one name.
+        UsageError: The graph has a cycle, gives two values one name, or does not run on these inputs.
     """
     model = converted(proto)
     if folder is not None:
@@ -63,8 +67,8 @@ def inlined(proto: onnx.ModelProto, folder: Path | None, run: Run) -> tuple[ir.M
     if inline_functions(model):
         proto = ir.to_proto(model)
     while pending := [node for node in model.graph if _is_branching(node)]:
-        conditions = dict.fromkeys(str(node.inputs[0].name) for node in pending if node.inputs[0] is not None)
-        answers = {value.name: bool(value.arrays[0].all()) for value in run(proto, list(conditions))}
+        conditions = list(dict.fromkeys(name_of(node.inputs[0]) for node in pending))
+        answers = {value.name: bool(value.arrays[0].all()) for value in run_graph(proto, feeds, conditions, folder)}
         for node in pending:
             _enter(model.graph, node, "then_branch" if answers[name_of(node.inputs[0])] else "else_branch")
         proto = ir.to_proto(model)

@@ -146,7 +146,7 @@ class _Pairing:
     ) -> _Pairing:
         """Pair a model with its graph, functions and taken branches inlined."""
         feeds = feeds_of(example, message)
-        flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
+        flat, proto = inlined(message, feeds, folder)
         return cls(example, Graph(flat, attribution), proto, feeds, folder, tolerances)
 
     def best_proof(self) -> Proof:

@@ -97,7 +97,7 @@ def open_side(
             named = inputs if reference is None else _renamed(message, inputs, reference)
             check_inputs(message.graph, named)
             feeds = {value.name: _cast(named[value.name], value) for value in graph_inputs(message.graph)}
-        flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
+        flat, proto = inlined(message, feeds, folder)
         yield Side(Graph(flat, attribution), proto, feeds, folder, tolerance)
 
 
