@@ -39,7 +39,6 @@ WITH_METADATA = frozenset(("both", "metadata"))
 WITH_DOC_STRINGS = frozenset(("both", "doc_string"))
 
 _REPLACED = ("hierexport.", "pkg.torch.", "pkg.onnxscript.")
-_EVIDENCE = {evidence.value: evidence for evidence in Evidence}
 _quote = json.encoder.encode_basestring_ascii
 
 
@@ -149,13 +148,16 @@ class Reader:
         """Take the hierarchy that has the calls of the origins."""
         self.hierarchy = hierarchy
         self._entries: dict[tuple[str | None, str], Origins] = {}
+        self._doc_strings: dict[str, Origins] = {}
 
-    def entries(self, tag: str | None, origins: str) -> Origins:
-        """Read the values of `hierexport.tag` and `hierexport.origins`.
+    def metadata(self, message: Any) -> Origins:
+        """Read the metadata entries of a node or an initializer.
 
         Raises:
             TagError: The origins cannot be parsed, or the tag does not follow from them.
         """
+        entries = entries_of(message)
+        tag, origins = entries.get(TAG), entries.get(ORIGINS) or "[]"
         known = self._entries.get((tag, origins))
         if known is None:
             pairs = parse_json(origins, f"the entry {ORIGINS}")
@@ -168,6 +170,12 @@ class Reader:
         Raises:
             TagError: The origins in it cannot be parsed, or its tags do not follow from them.
         """
+        known = self._doc_strings.get(text)
+        if known is None:
+            known = self._doc_strings[text] = self._parse_doc_string(text)
+        return known
+
+    def _parse_doc_string(self, text: str) -> Origins:
         doc = json_or_none(text) if text.startswith("{") else None
         if not isinstance(doc, dict) or not {"hierarchy_tags", "origins"} <= doc.keys():
             return ()
@@ -195,9 +203,9 @@ class Reader:
             TagError: It is not such a list, or a call or evidence is unknown.
         """
         try:
-            origins = tuple(Origin(call, _EVIDENCE[evidence]) for call, evidence in pairs)
+            origins = tuple(Origin(call, Evidence(evidence)) for call, evidence in pairs)
             unknown = [origin.call for origin in origins if origin.call not in self.hierarchy]
-        except (KeyError, TypeError, ValueError):
+        except (TypeError, ValueError):
             refuse("origins as a list of [call name, evidence]", compact(pairs))
         if unknown:
             refuse("origins among the calls that the file lists", f"the call {unknown[0]!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -96,25 +96,12 @@ class TaggedProto:
         with refusing_deep_json("the model's tags"), _uncollected():
             reader = codec.Reader(codec.hierarchy_from_entries(model))
             if source == "metadata":
-                nodes = {key: _by_metadata(reader, node, key) for key, node in self.parts.nodes}
-                tensors = {key: _by_metadata(reader, tensor, key) for key, tensor in self.parts.initializers}
+                nodes = _origins(self.parts.nodes, reader.metadata)
+                tensors = _origins(self.parts.initializers, reader.metadata)
             else:
-                nodes, tensors = self._by_doc_strings(reader), reader.initializers(model)
+                nodes = _origins(self.parts.nodes, lambda node: reader.doc_string(node.doc_string))
+                tensors = reader.initializers(model)
         return Attribution(reader.hierarchy, nodes, tensors) if any(nodes.values()) or not nodes else None
-
-    def _by_doc_strings(self, reader: codec.Reader) -> dict[str, Origins]:
-        read: dict[str, Origins] = {"": ()}
-        nodes: dict[str, Origins] = {}
-        for key, node in self.parts.nodes:
-            text = node.doc_string
-            origins = read.get(text)
-            if origins is None:
-                try:
-                    origins = read[text] = reader.doc_string(text)
-                except TagError as error:
-                    raise _at(key, error) from None
-            nodes[key] = origins
-        return nodes
 
     @_uncollected()
     def write(self, attribution: Attribution, tags: codec.Tags) -> None:
@@ -199,24 +186,15 @@ def _clear_entries(message: Any, replaced: Callable[[str], bool]) -> None:
         entries.add(key=key, value=value)
 
 
-def _by_metadata(reader: codec.Reader, message: Any, key: str) -> Origins:
-    tag = origins = None
-    for entry in message.metadata_props:
-        name = entry.key
-        if name == codec.TAG:
-            tag = entry.value
-        elif name == codec.ORIGINS:
-            origins = entry.value
-    if origins is None and tag is None:
-        return ()
-    try:
-        return reader.entries(tag, origins or "[]")
-    except TagError as error:
-        raise _at(key, error) from None
-
-
-def _at(key: str, error: TagError) -> TagError:
-    return TagError(f"at {key!r} {error.expected}", found=error.found, do=error.do)
+def _origins(messages: Iterable[tuple[str, Any]], read: Callable[[Any], Origins]) -> dict[str, Origins]:
+    """Return what a function reads of each message, by the message's key, which errors name."""
+    found: dict[str, Origins] = {}
+    for key, message in messages:
+        try:
+            found[key] = read(message)
+        except TagError as error:
+            raise TagError(f"at {key!r} {error.expected}", found=error.found, do=error.do) from None
+    return found
 
 
 def _not_onnx(path: str | Path, found: str) -> UsageError:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
 from pytest_hierexport._calls.names import encode, join_path
+from pytest_hierexport._onnx.codec import entries_of
 
 if TYPE_CHECKING:
     import onnx
@@ -68,7 +69,7 @@ def _calls(stacks: Iterable[Stack]) -> dict[Stack, Call]:
 
 
 def _stack(node: onnx.NodeProto) -> Stack:
-    entries = {entry.key: entry.value for entry in node.metadata_props if entry.key in {_SCOPES, _CLASSES}}
+    entries = entries_of(node)
     scopes, classes = (_texts(entries.get(key, "")) for key in (_SCOPES, _CLASSES))
     if len(scopes) != len(classes):
         return ()
@@ -93,6 +94,5 @@ def _declared(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
     """Yield each initializer that is a parameter or buffer by torch's metadata, with the path of its module."""
     initializers = {tensor.name for tensor in graph.initializer}
     for value in (*graph.value_info, *graph.input):
-        kinds = {entry.value for entry in value.metadata_props if entry.key == _KIND}
-        if value.name in initializers and not kinds.isdisjoint(_DECLARED):
+        if value.name in initializers and entries_of(value).get(_KIND) in _DECLARED:
             yield value.name, join_path(value.name.split(".")[:-1])
