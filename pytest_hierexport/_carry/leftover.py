@@ -138,6 +138,6 @@ def _merged(match: Match, computed: Value) -> list[Value]:
     producer = match.before.producer[computed]
     if match.numbering.old[computed] in match.numbering.contents:
         return [computed]
-    equal = match.by_expression[match.numbering.expressions_before[producer]]
+    equal = match.numbering.by_expression[match.numbering.expressions_before[producer]]
     values = [node.outputs[producer.outputs.index(computed)] for node in equal]
     return [value for value in values if value is computed or value.name not in match.after.named]

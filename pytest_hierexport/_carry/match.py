@@ -16,7 +16,7 @@ from pytest_hierexport._calls.attribution import Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._carry.aliases import number_values
 from pytest_hierexport._carry.flat import Flat, Node, Value
-from pytest_hierexport._carry.numbering import Expression, Numbering
+from pytest_hierexport._carry.numbering import Numbering, inverted
 
 OriginsOf = dict[Node, list[Origin]]
 """The origins found so far for the nodes of `after`; each pass adds, weakens or removes some."""
@@ -63,11 +63,6 @@ class Match:
         """The nodes after that stand for each node before."""
         return {**{node: (twin,) for node, twin in self.twins.items()}, **self.merged}
 
-    @cached_property
-    def by_expression(self) -> Mapping[Expression, list[Node]]:
-        """The nodes before by their expression."""
-        return _by_expression(self.numbering.expressions_before)
-
     def consumers_now(self, value: Value) -> Iterator[Node]:
         """Yield the nodes after that stand for the consumers of a value before."""
         for node in self.before.consumers.get(value, ()):
@@ -100,8 +95,8 @@ class _Matcher:
         self.unpaired: list[Node] = []
 
     def match(self) -> Match:
-        before = _by_expression(self.numbering.expressions_before)
-        for expression, nodes in _by_expression(self.numbering.expressions_after).items():
+        before = self.numbering.by_expression
+        for expression, nodes in inverted(self.numbering.expressions_after).items():
             # Any Identity of a value computes the same as every other: that pairs none of them.
             if nodes[0].identity_input is None and expression in before:
                 self._pair(before[expression], nodes)
@@ -201,7 +196,7 @@ def attribute_matched(match: Match, origins: OriginsOf) -> None:
     # A tool may compute a value once for each consumer; the values around such a copy are known, so it is in no region.
     for node in match.unpaired:
         if any(output.varying for output in node.outputs):
-            copied = match.by_expression[match.numbering.expressions_after[node]]
+            copied = match.numbering.by_expression[match.numbering.expressions_after[node]]
             origins[node] += weakened(Evidence.FUSED, (o for each in copied for o in match.attributed.nodes[each]))
 
 
@@ -223,10 +218,3 @@ def _paired(duplicates: list[Node], candidates: list[Node]) -> dict[Node, Node]:
 def _name(node: Node) -> str:
     """Return the name of the first output; the key of a node that calls a function, which has no outputs here."""
     return node.first_name if node.outputs else node.key
-
-
-def _by_expression(expressions: Mapping[Node, Expression]) -> dict[Expression, list[Node]]:
-    by_expression: dict[Expression, list[Node]] = {}
-    for node, expression in expressions.items():
-        by_expression.setdefault(expression, []).append(node)
-    return by_expression

@@ -19,6 +19,7 @@ import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 from pytest_hierexport._carry.bodies import Bodies
 from pytest_hierexport._carry.constants import Constants
@@ -34,6 +35,8 @@ from pytest_hierexport._carry.flat import (
 from pytest_hierexport._carry.tensors import TENSOR, tensor_key, tensor_sample
 
 Expression = tuple[Hashable, ...]
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
 
 
 @dataclass
@@ -59,12 +62,17 @@ class Numbering:
     @cached_property
     def by_number(self) -> dict[int, list[Value]]:
         """The values before of each number."""
-        return _by_number(self.old)
+        return inverted(self.old)
 
     @cached_property
     def by_number_after(self) -> dict[int, list[Value]]:
         """The values after of each number."""
-        return _by_number(self.new)
+        return inverted(self.new)
+
+    @cached_property
+    def by_expression(self) -> dict[Expression, list[Node]]:
+        """The nodes before of each expression."""
+        return inverted(self.expressions_before)
 
     @cached_property
     def first_before(self) -> dict[int, Value]:
@@ -76,11 +84,12 @@ class Numbering:
         return self.by_number.get(self.old[value], []) if value in self.old else []
 
 
-def _by_number(numbers: Mapping[Value, int]) -> dict[int, list[Value]]:
-    by_number: dict[int, list[Value]] = {}
-    for value, number in numbers.items():
-        by_number.setdefault(number, []).append(value)
-    return by_number
+def inverted(mapping: Mapping[KeyT, ValueT]) -> dict[ValueT, list[KeyT]]:
+    """Return the keys of each value of a mapping, in its order."""
+    keys: dict[ValueT, list[KeyT]] = {}
+    for key, value in mapping.items():
+        keys.setdefault(value, []).append(key)
+    return keys
 
 
 def share_knowledge(before: Flat, after: Flat) -> None:
