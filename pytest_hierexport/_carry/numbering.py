@@ -15,7 +15,6 @@ more equal expressions: rounds follow until no alias is new.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -98,8 +97,7 @@ def share_knowledge(before: Flat, after: Flat) -> None:
     for name, value in before.named.items():
         if name in after.named:
             _share_type(after.named[name], value)
-    _share_contents(before)
-    _share_renamed(before, after)
+    _share_contents(before, after)
 
 
 def _share_output_names(before: Flat, after: Flat) -> None:
@@ -129,21 +127,16 @@ def _by_sample(values: Iterable[Value]) -> dict[Hashable, list[Value]]:
     return found
 
 
-def _share_contents(before: Flat) -> None:
-    """Give large tensors of equal content one leaf: an optimizer may keep one of them alone (levit)."""
-    for sample, values in _by_sample(before.initializers.values()).items():
-        for value in values if len(values) > 1 else ():
-            value.leaf = ("content", sample, hashlib.sha256(value.tensor.tobytes()).digest())
+def _share_contents(before: Flat, after: Flat) -> None:
+    """Give large tensors of equal content one leaf: an optimizer may keep one of them alone (levit), a tool rename it.
 
-
-def _share_renamed(before: Flat, after: Flat) -> None:
-    """Give a large tensor that was renamed the leaf of the one before that has its content."""
+    Tensors after that have a name of one before are known by it, and are not read.
+    """
     renamed = _by_sample(value for name, value in after.initializers.items() if name not in before.initializers)
-    known = _by_sample(before.initializers.values()) if renamed else {}
-    for sample, values in renamed.items():
-        for value in values:
-            equal = (each.leaf for each in known.get(sample, ()) if tensors_may_agree(each, value))
-            value.leaf = next(equal, value.leaf)
+    for sample, values in _by_sample(before.initializers.values()).items():
+        sharing = [*values, *renamed.get(sample, ())]
+        for value in sharing[1:]:
+            value.leaf = next(each.leaf for each in sharing if tensors_may_agree(each, value))
 
 
 class Round:
