@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
@@ -33,7 +33,7 @@ NAMESPACE = "namespace"
 NODE_KEYS = frozenset((TAG, ORIGINS, NAMESPACE))
 
 Tags = Literal["both", "metadata", "doc_string", "none"]
-PLACES: tuple[Tags, ...] = ("both", "metadata", "doc_string", "none")
+PLACES: tuple[Tags, ...] = get_args(Tags)
 """Where tags are written."""
 WITH_METADATA = frozenset(("both", "metadata"))
 WITH_DOC_STRINGS = frozenset(("both", "doc_string"))

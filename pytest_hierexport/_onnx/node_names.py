@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 NameStyle: TypeAlias = Literal["path", "tag"]
-NAME_STYLES = ("path", "tag")
+NAME_STYLES: tuple[NameStyle, ...] = get_args(NameStyle)
 
 
 def check_name_style(style: str) -> None:
