@@ -156,6 +156,11 @@ class CallRecorder:
         """The innermost open call."""
         return self._open[-1][0] if self._open else None
 
+    @property
+    def open_calls(self) -> tuple[str, ...]:
+        """The names of the open calls, the outermost first."""
+        return tuple(call.name for call, _ in self._open)
+
     def add(self, module: torch.nn.Module, caller: Call | None, accessed: str | None = None) -> Call:
         """Record a call of a module by `caller`; `accessed` is the path by which the caller reached it, if known."""
         path = self._path(module, caller, accessed)

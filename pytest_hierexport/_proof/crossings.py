@@ -65,21 +65,13 @@ class Crossings(TorchDispatchMode):
         options = kwargs or {}
         if self._values.is_recording:
             return func(*args, **options)
-        calls = self._open_calls()
+        calls = self._recorder.open_calls
         for tensor in _tensors((args, options)):
             self._take(tensor, calls)
         result = func(*args, **options)
         for tensor in _tensors(result):
             self._computed_in[tensor] = calls
         return result
-
-    def _open_calls(self) -> tuple[str, ...]:
-        """Return the names of the open calls, the outermost first."""
-        call, names = self._recorder.current, []
-        while call is not None:
-            names.append(call.name)
-            call = None if call.parent is None else self._recorder.calls[call.parent]
-        return tuple(reversed(names))
 
     def _take(self, tensor: torch.Tensor, takers: tuple[str, ...]) -> None:
         """Record that an operation takes a tensor; parameters, which no operation of the run computed, are left out."""
