@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import ExportError, cause
-from pytest_hierexport._files.atomic import staged
+from pytest_hierexport._files.atomic import Staged, staged
 from pytest_hierexport._onnx import sidecar
 from pytest_hierexport._onnx.absent import is_absent, stored_bytes
 from pytest_hierexport._onnx.codec import entries_of
@@ -43,11 +43,9 @@ def save_model(model: ir.Model, path: Path, beside: Beside, *, external_data: bo
     """
     size = sum(stored_bytes(value.const_value) for graph in model.graphs() for value in graph.initializers.values())
     external = size > _EXTERNAL_ABOVE if external_data is None else external_data
-    data = f"{path.name}.data"
     with staged(path) as stage:
-        proto = _serialise(model, stage.folder, data if external else None)
-        names = [path.name, data] if (stage.folder / data).exists() else [path.name]
-        stage.land([*names, _stage(proto, stage.folder, path, beside)])
+        proto = _serialise(model, stage.folder, f"{path.name}.data" if external else None)
+        _land(stage, proto, path, beside)
 
 
 def save_proto(proto: onnx.ModelProto, path: Path, beside: Beside | None) -> None:
@@ -57,8 +55,7 @@ def save_proto(proto: onnx.ModelProto, path: Path, beside: Beside | None) -> Non
         ExportError: A file cannot be written.
     """
     with staged(path) as stage:
-        sidecar_name = _stage(proto, stage.folder, path, beside)
-        stage.land([path.name, sidecar_name] if sidecar_name else [path.name])
+        _land(stage, proto, path, beside)
 
 
 def save_moved(proto: onnx.ModelProto, source: Path, path: Path, beside: Beside) -> None:
@@ -71,14 +68,13 @@ def save_moved(proto: onnx.ModelProto, source: Path, path: Path, beside: Beside)
     """
     moved = type(proto)()
     moved.CopyFrom(proto)
-    data = f"{path.name}.data"
     with staged(path) as stage:
-        names = [path.name, data] if _copy_data(moved, source, stage.folder / data) else [path.name]
-        stage.land([*names, _stage(moved, stage.folder, path, beside)])
+        _copy_data(moved, source, stage.folder / f"{path.name}.data")
+        _land(stage, moved, path, beside)
 
 
-def _copy_data(proto: onnx.ModelProto, source: Path, target: Path) -> bool:
-    """Copy the external data of a message, small tensors into the message itself; return whether any is in `target`."""
+def _copy_data(proto: onnx.ModelProto, source: Path, target: Path) -> None:
+    """Copy the external data of a message, small tensors into the message itself; without others, make no `target`."""
     import onnx_ir as ir
 
     with target.open("wb") as file:
@@ -103,19 +99,17 @@ def _copy_data(proto: onnx.ModelProto, source: Path, target: Path) -> bool:
         is_used = file.tell() > 0
     if not is_used:
         target.unlink()
-    return is_used
 
 
-def _stage(proto: onnx.ModelProto, folder: Path, path: Path, beside: Beside | None) -> str:
-    """Write a message and its sidecar into a folder; return the sidecar's name, empty if there is none."""
-    content = _to_bytes(proto)
-    (folder / path.name).write_bytes(content)
-    if beside is None:
-        return ""
-    name = sidecar.sidecar_path(path).name
-    text = sidecar.to_text(beside(proto, hashlib.sha256(content).hexdigest()))
-    (folder / name).write_text(text, encoding="utf-8", newline="\n")
-    return name
+def _land(stage: Staged, proto: onnx.ModelProto, path: Path, beside: Beside | None) -> None:
+    """Write a message and its sidecar, if it has one; move both, and external data that is staged, to their places."""
+    content, sidecar_name = _to_bytes(proto), sidecar.sidecar_path(path).name
+    (stage.folder / path.name).write_bytes(content)
+    if beside is not None:
+        text = sidecar.to_text(beside(proto, hashlib.sha256(content).hexdigest()))
+        (stage.folder / sidecar_name).write_text(text, encoding="utf-8", newline="\n")
+    in_order = (path.name, f"{path.name}.data", sidecar_name)
+    stage.land([name for name in in_order if (stage.folder / name).exists()])
 
 
 def _to_bytes(proto: onnx.ModelProto) -> bytes:
