@@ -117,7 +117,7 @@ def inventory_proto(
         model.functions,
         nodes_of=attrgetter("node"),
         names_of=attrgetter("output"),
-        subgraphs_of=subgraphs_proto if subgraphs else None,
+        subgraphs_of=subgraphs_proto if subgraphs else lambda _: (),
         initializers_of=_initializers_proto,
     )
 
@@ -134,18 +134,15 @@ def _inventory(
     *,
     nodes_of: Callable[[Any], Iterable[Any]],
     names_of: Callable[[Any], Iterable[str]],
-    subgraphs_of: Callable[[Any], Iterable[tuple[str, Any]]] | None,
+    subgraphs_of: Callable[[Any], Iterable[tuple[str, Any]]],
     initializers_of: Callable[[Any], Iterable[tuple[str, Any]]],
 ) -> Inventory[Any, Any, Any]:
     """List the parts of a model by functions that read the parts of a graph in one of its two forms."""
     found = Inventory[Any, Any, Any](graphs=[graph], initializers=[*initializers_of(graph)], functions=[*functions])
 
     def add_nodes(part: Any, prefix: str) -> None:
-        keyed = [(prefix + node_key(names_of(node), position), node) for position, node in enumerate(nodes_of(part))]
-        if subgraphs_of is None:
-            found.nodes.extend(keyed)
-            return
-        for key, node in keyed:
+        for position, node in enumerate(nodes_of(part)):
+            key = prefix + node_key(names_of(node), position)
             found.nodes.append((key, node))
             for place, subgraph in subgraphs_of(node):
                 inside = f"{key}/{place}/"
