@@ -40,7 +40,7 @@ class BothRuns:
 
     def numbers_in_any_form(self, value: str) -> Iterator[int]:
         """Yield the numbers that a value of the graph may have, also after a transposition or in another shape."""
-        yield from chain.from_iterable((*self.candidates.get(value, ()), *self.rearranged.get(value, ())))
+        return chain.from_iterable((*self.candidates.get(value, ()), *self.rearranged.get(value, ())))
 
     def given(self, call: str) -> AbstractSet[int]:
         """Return the values that a call was given; of one in a loop, none is known."""

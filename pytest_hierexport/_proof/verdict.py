@@ -113,7 +113,7 @@ def _is_lost_to_rounding(runs: BothRuns, seen: EagerCall) -> bool:
 def _is_graph_output(runs: BothRuns, number: int) -> bool:
     """Whether an output of the graph has this number, or could not be computed."""
     return any(
-        any(number in part for part in parts) if (parts := runs.candidates.get(value)) else value in runs.graph.producer
+        number in runs.numbers(value) or (value in runs.graph.producer and not runs.candidates.get(value))
         for value in runs.graph.outputs
     )
 
