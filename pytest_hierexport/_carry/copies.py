@@ -17,6 +17,7 @@ from collections.abc import Set as AbstractSet
 from pytest_hierexport._calls.attribution import Evidence
 from pytest_hierexport._carry.flat import Node
 from pytest_hierexport._carry.match import Match, OriginsOf, weakened
+from pytest_hierexport._grouping import grouped
 
 
 def attribute_copies(match: Match, origins: OriginsOf) -> None:
@@ -38,11 +39,8 @@ def _copies(match: Match) -> Iterable[list[Node]]:
     expressions = match.numbering.expressions_after
     # Constants are shared freely, and computed more often than before (FSMT).
     more = {expressions[node] for node in match.unpaired if any(output.varying for output in node.outputs)}
-    found: dict[object, list[Node]] = {}
-    for node in reversed(match.after.nodes):
-        if expressions[node] in more:
-            found.setdefault(expressions[node], []).append(node)
-    return found.values()
+    nodes = (node for node in reversed(match.after.nodes) if expressions[node] in more)
+    return grouped(nodes, expressions.__getitem__).values()
 
 
 def _nearest(match: Match, origins: OriginsOf, node: Node, owners: AbstractSet[str]) -> set[str]:

@@ -16,7 +16,8 @@ from pytest_hierexport._calls.attribution import Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._carry.aliases import number_values
 from pytest_hierexport._carry.flat import Flat, Node, Value
-from pytest_hierexport._carry.numbering import Numbering, inverted
+from pytest_hierexport._carry.numbering import Numbering
+from pytest_hierexport._grouping import grouped
 
 OriginsOf = dict[Node, list[Origin]]
 """The origins found so far for the nodes of `after`; each pass adds, weakens or removes some."""
@@ -96,7 +97,7 @@ class _Matcher:
 
     def match(self) -> Match:
         before = self.numbering.by_expression
-        for expression, nodes in inverted(self.numbering.expressions_after).items():
+        for expression, nodes in grouped(self.after.nodes, self.numbering.expressions_after.__getitem__).items():
             # Any Identity of a value computes the same as every other: that pairs none of them.
             if nodes[0].identity_input is None and expression in before:
                 self._pair(before[expression], nodes)

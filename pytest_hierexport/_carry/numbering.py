@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
 
 from pytest_hierexport._carry.bodies import Bodies
 from pytest_hierexport._carry.constants import Constants
@@ -32,10 +31,9 @@ from pytest_hierexport._carry.flat import (
     types_may_agree,
 )
 from pytest_hierexport._carry.tensors import TENSOR, tensor_key, tensor_sample
+from pytest_hierexport._grouping import grouped
 
 Expression = tuple[Hashable, ...]
-KeyT = TypeVar("KeyT")
-ValueT = TypeVar("ValueT")
 
 
 @dataclass
@@ -61,17 +59,17 @@ class Numbering:
     @cached_property
     def by_number(self) -> dict[int, list[Value]]:
         """The values before of each number."""
-        return inverted(self.old)
+        return grouped(self.old, self.old.__getitem__)
 
     @cached_property
     def by_number_after(self) -> dict[int, list[Value]]:
         """The values after of each number."""
-        return inverted(self.new)
+        return grouped(self.new, self.new.__getitem__)
 
     @cached_property
     def by_expression(self) -> dict[Expression, list[Node]]:
         """The nodes before of each expression."""
-        return inverted(self.expressions_before)
+        return grouped(self.expressions_before, self.expressions_before.__getitem__)
 
     @cached_property
     def first_before(self) -> dict[int, Value]:
@@ -81,14 +79,6 @@ class Numbering:
     def equal(self, value: Value) -> list[Value]:
         """Return all values before that equal one before; none for a value after."""
         return self.by_number.get(self.old[value], []) if value in self.old else []
-
-
-def inverted(mapping: Mapping[KeyT, ValueT]) -> dict[ValueT, list[KeyT]]:
-    """Return the keys of each value of a mapping, in its order."""
-    keys: dict[ValueT, list[KeyT]] = {}
-    for key, value in mapping.items():
-        keys.setdefault(value, []).append(key)
-    return keys
 
 
 def share_knowledge(before: Flat, after: Flat) -> None:

@@ -17,9 +17,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from pytest_hierexport._grouping import grouped
 from pytest_hierexport._snapshot.lines import count_members, members, parts_of, tag_of
 
 _MOST_CLASSES = 10
@@ -137,19 +138,12 @@ def moves(before: Iterable[str], after: Iterable[str]) -> Iterator[Move]:
 
     A run that is folded on one side alone counts member by member if both sides have it unfolded.
     """
-    known, found = _children(before), _children(after)
+    known, found = (grouped(tags, lambda tag: tag.rpartition("/")[0]) for tags in (before, after))
     for parent in found:
         position = {tag: i for i, tag in enumerate(known.get(parent, ()))}
         shared = [tag for tag in found[parent] if tag in position]
         for i, j in displaced([position[tag] for tag in shared]):
             yield Move(shared[i], shared[j], after=j < i)
-
-
-def _children(tags: Iterable[str]) -> Mapping[str, list[str]]:
-    children: dict[str, list[str]] = {}
-    for tag in tags:
-        children.setdefault(tag.rpartition("/")[0], []).append(tag)
-    return children
 
 
 def displaced(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pytest_hierexport._tools.grouping import grouped
+from pytest_hierexport._grouping import grouped
 
 # The number of an item, of a call, or of a name that torch used before. A number within a word is none: `Conv1d`.
 _RUNNING = re.compile(r"((?<=[._@])[0-9]{1,18}(?!\w))")

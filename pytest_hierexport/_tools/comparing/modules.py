@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._grouping import grouped
 from pytest_hierexport._snapshot.renames import displaced
-from pytest_hierexport._tools.grouping import grouped
 
 _DEEPEST = 300
 """The most levels of modules: each difference has its tag, so the text would grow with the square of the levels."""

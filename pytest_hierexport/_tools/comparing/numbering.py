@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from pytest_hierexport._grouping import grouped
 from pytest_hierexport._onnx.order import topological_order
 from pytest_hierexport._tools.comparing.attributes import attribute_content
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
 from pytest_hierexport._tools.comparing.tensors import Data, Store, Tensor
-from pytest_hierexport._tools.grouping import grouped
 
 
 class Numbering:

@@ -21,10 +21,10 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from pytest_hierexport._grouping import grouped
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
 from pytest_hierexport._tools.comparing.numbering import Numbering
 from pytest_hierexport._tools.comparing.tensors import Data
-from pytest_hierexport._tools.grouping import grouped
 
 _PartT = TypeVar("_PartT", FlatNode, FlatValue)
 

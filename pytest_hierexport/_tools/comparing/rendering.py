@@ -8,12 +8,12 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from pytest_hierexport._grouping import grouped
 from pytest_hierexport._snapshot.diff import changed_counts
 from pytest_hierexport._text import counted, inline_code
 from pytest_hierexport._tools.comparing.comparison import Comparison, Renamed
 from pytest_hierexport._tools.comparing.folding import Line, ShownChange, fold, some
 from pytest_hierexport._tools.comparing.modules import Instance, ModuleChanges
-from pytest_hierexport._tools.grouping import grouped
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 

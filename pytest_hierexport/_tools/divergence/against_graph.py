@@ -15,6 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._grouping import grouped
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
 from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, row_of
@@ -30,7 +31,6 @@ from pytest_hierexport._tools.divergence.pairs import (
     without_false,
 )
 from pytest_hierexport._tools.divergence.sides import Side
-from pytest_hierexport._tools.grouping import grouped
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from pytest_hierexport._grouping import grouped
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
-from pytest_hierexport._tools.grouping import grouped
 
 
 def merged(runs: Sequence[Divergence]) -> Divergence:

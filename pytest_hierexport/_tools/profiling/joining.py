@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._grouping import grouped
 from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._text import numbered
-from pytest_hierexport._tools.grouping import grouped
 from pytest_hierexport._tools.profiling.events import Kernel
 
 if TYPE_CHECKING:
