@@ -63,8 +63,6 @@ def _inside(flat: Flat) -> dict[Node, list[Node]]:
     """Return the nodes in the bodies of each node, those in bodies of these included."""
     found: dict[Node, list[Node]] = {}
     for node in flat.nodes:
-        holder = node.parent
-        while holder is not None:
+        for holder in node.around:
             found.setdefault(holder, []).append(node)
-            holder = holder.parent
     return found

@@ -68,6 +68,14 @@ class Node:
         return self.inputs[0] if self.operator == ("", "Identity", "") else None
 
     @property
+    def around(self) -> Iterator[Node]:
+        """The nodes that hold the subgraph, or call the function, that this one is in: the innermost first."""
+        node = self.parent
+        while node is not None:
+            yield node
+            node = node.parent
+
+    @property
     def output_names(self) -> list[str]:
         """The names of the outputs; the node's key where one has none."""
         return [output.name or self.key for output in self.outputs]
@@ -177,15 +185,12 @@ class Flat:
 
 def _keys(node: Node) -> tuple[str, ...]:
     """Return the keys of a node and of those around it: two calls of a function have nodes of the same keys."""
-    return (node.key, *(_keys(node.parent) if node.parent is not None else ()))
+    return (node.key, *(each.key for each in node.around))
 
 
 def outermost(node: Node) -> Node:
     """Return the outermost node that holds a node in a subgraph; the node itself where none does."""
-    found, at = node, node.parent
-    while at is not None:
-        found, at = (at if at.outputs else found), at.parent
-    return found
+    return [node, *(each for each in node.around if each.outputs)][-1]
 
 
 def names_inside(flat: Flat, names: Mapping[Value, str]) -> dict[Value, str]:

@@ -44,10 +44,8 @@ def attribute_before(capture: Capture, hierarchy: Hierarchy) -> Attributed:
 
 def _merged(node: Node, capture: Capture) -> Iterator[str]:
     """Yield the further calls of a node, and of the nodes that hold the subgraph or call the function it is in."""
-    current: Node | None = node
-    while current is not None:
-        yield from capture.merged.get(current, ())
-        current = current.parent
+    for each in (node, *node.around):
+        yield from capture.merged.get(each, ())
 
 
 def _takes_inputs_alone(node: Node, flat: Flat, of_inputs: set[Node]) -> bool:
@@ -59,7 +57,7 @@ def _takes_inputs_alone(node: Node, flat: Flat, of_inputs: set[Node]) -> bool:
 def _call_of_neighbours(node: Node, flat: Flat, nodes: Mapping[Node, Origins], hierarchy: Hierarchy) -> str:
     """Return the nearest common call of all producers and consumers whose call is known, or was derived before."""
     near = [flat.producer[value] for value in node.operands if value in flat.producer]
-    near += [consumer for output in node.outputs for consumer in flat.consumers.get(output, ())]
+    near += flat.consumers_of(node)
     # Constants are shared: the call of a constant's producer says nothing about the calls of its consumers.
     varying = [other for other in near if any(output.varying for output in other.outputs)] or near
     return hierarchy.common({nodes[other][0].call for other in varying if other in nodes})
