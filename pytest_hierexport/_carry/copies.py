@@ -38,7 +38,7 @@ def _copies(match: Match) -> Iterable[list[Node]]:
     """Return the nodes of each expression that has more nodes after than before, the last ones first."""
     expressions = match.numbering.expressions_after
     # Constants are shared freely, and computed more often than before (FSMT).
-    more = {expressions[node] for node in match.unpaired if any(output.varying for output in node.outputs)}
+    more = {expressions[node] for node in match.unpaired if node.varying}
     nodes = (node for node in reversed(match.after.nodes) if expressions[node] in more)
     return grouped(nodes, expressions.__getitem__).values()
 

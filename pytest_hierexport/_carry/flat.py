@@ -68,6 +68,11 @@ class Node:
         return self.inputs[0] if self.operator == ("", "Identity", "") else None
 
     @property
+    def varying(self) -> bool:
+        """Whether it computes a value that depends on an input of the model."""
+        return any(output.varying for output in self.outputs)
+
+    @property
     def around(self) -> Iterator[Node]:
         """The nodes that hold the subgraph, or call the function, that this one is in: the innermost first."""
         node = self.parent

@@ -18,7 +18,7 @@ def attribute_leftover(match: Match, origins: OriginsOf) -> None:
     """
     after = match.after
     for node in reversed(after.nodes):
-        if not origins[node] and not any(output.varying for output in node.outputs):
+        if not origins[node] and not node.varying:
             consumers = (consumer for output in node.outputs for consumer in after.own_consumers(output))
             origins[node] += weakened(Evidence.FOLDED, (origin for each in consumers for origin in origins[each]))
     _attribute_callers(match, origins)

@@ -162,8 +162,7 @@ class _Matcher:
             consumers = self.before.consumers_of(node)
             survivors = {new for consumer in consumers for new in self._became(consumer)}
             feeding = [each for each in self.merged[node] if not survivors.isdisjoint(self.after.consumers_of(each))]
-            is_constant = not any(output.varying for output in node.outputs)
-            if is_constant and not feeding and (survivors or not folded.isdisjoint(consumers)):
+            if not node.varying and not feeding and (survivors or not folded.isdisjoint(consumers)):
                 folded.add(node)
                 del self.merged[node]
             else:
@@ -178,7 +177,7 @@ class _Matcher:
         matched = {*self.twins.values(), *self.unpaired}
         found: dict[Node, Node] = {}
         for node in self.after.nodes:
-            if node in matched or (node.pure and any(output.varying for output in node.outputs)):
+            if node in matched or (node.pure and node.varying):
                 continue
             if (namesake := self.before.namesake(node)) is not None:
                 found[node] = namesake
@@ -196,7 +195,7 @@ def attribute_matched(match: Match, origins: OriginsOf) -> None:
         origins[new] += match.attributed.nodes[old]
     # A tool may compute a value once for each consumer; the values around such a copy are known, so it is in no region.
     for node in match.unpaired:
-        if any(output.varying for output in node.outputs):
+        if node.varying:
             copied = match.numbering.by_expression[match.numbering.expressions_after[node]]
             origins[node] += weakened(Evidence.FUSED, (o for each in copied for o in match.attributed.nodes[each]))
 

@@ -95,7 +95,7 @@ def _took(anchors: Anchors, calls: list[Origin], node: Node) -> bool:
 def _is_new_constant(anchors: Anchors, node: Node) -> bool:
     """Whether a node gives constants that their names do not tell: equal constants may come from any call (DETR)."""
     told = (output in anchors.anchored or output.name in anchors.match.before.named for output in node.outputs)
-    return not any(told) and not any(output.varying for output in node.outputs)
+    return not any(told) and not node.varying
 
 
 def _gives_known(anchors: Anchors, node: Node) -> bool:
@@ -180,7 +180,7 @@ def _computing(match: Match, found: list[Node], takes: set[int]) -> list[Node]:
     constants, those that compute with what the region takes: the others were folded into a new one (DeBERTa).
     """
     computing = [node for node in found if not _passes_through(node, match.numbering)]
-    moving = [node for node in computing if any(output.varying for output in node.outputs)]
+    moving = [node for node in computing if node.varying]
     if moving:
         return moving
     reached = forward_slice(takes, match.before, match.numbering, computing)

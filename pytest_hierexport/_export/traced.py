@@ -59,7 +59,7 @@ def _call_of_neighbours(node: Node, flat: Flat, nodes: Mapping[Node, Origins], h
     near = [flat.producer[value] for value in node.operands if value in flat.producer]
     near += flat.consumers_of(node)
     # Constants are shared: the call of a constant's producer says nothing about the calls of its consumers.
-    varying = [other for other in near if any(output.varying for output in other.outputs)] or near
+    varying = [other for other in near if other.varying] or near
     return hierarchy.common({nodes[other][0].call for other in varying if other in nodes})
 
 
