@@ -37,7 +37,7 @@ class Capture:
     nodes: Mapping[Node, str | None]
     """The call of every node of `before`; None where it is unknown."""
     declared: Mapping[str, tuple[str, ...]]
-    """By initializer of `before`: the paths of the modules that declare it as a parameter or buffer."""
+    """By name of a parameter or buffer, which is that of its initializer: the paths of the modules that declare it."""
     after: ir.Model
     """The graph that the exporter underneath gives with the options of the request."""
     merged: Mapping[Node, tuple[str, ...]] = field(default_factory=dict)

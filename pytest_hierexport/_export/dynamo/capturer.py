@@ -188,7 +188,7 @@ class Recording:
             calls=calls,
             before=before,
             nodes=nodes,
-            declared={name: declared[name] for name in before.initializers if name in declared},
+            declared=declared,
             after=after,
             merged=merged,
         )

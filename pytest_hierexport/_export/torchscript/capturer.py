@@ -78,12 +78,11 @@ def _capture(request: Request, adapter: Adapter, instances: Instances, names: Se
     graph, calls = before(*conversion.graphs, conversion.owners, _tensors(adapter, after))
     graph.opset_imports.update(after.opset_imports)
     flat = flat_copy(ir.Model(graph, ir_version=after.ir_version))
-    declared = instances.tensors()
     return Capture(
         calls=tuple(recorder.calls.values()),
         before=flat,
         nodes={node: calls[node.source] for node in flat.nodes},
-        declared={name: declared[name] for name in flat.initializers if name in declared},
+        declared=instances.tensors(),
         after=after,
         notes=_fixed(places),
     )
