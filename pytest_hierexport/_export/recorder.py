@@ -46,7 +46,7 @@ class Observer:
     def ended(self) -> None:
         """Receive that the innermost call ends, also by an error."""
 
-    def accessed(self, _module: torch.nn.Module) -> str | None:
+    def accessed(self) -> str | None:
         """Return the path by which the caller reached the module that is being called; None where it is unknown."""
         return None
 
@@ -147,7 +147,7 @@ class CallRecorder:
             self.calls.clear()
             self._runs.clear()
             self._positions.clear()
-        call = self.add(module, self.current, self.observer.accessed(module))
+        call = self.add(module, self.current, self.observer.accessed())
         self._open.append((call, id(vars(module))))
         return call
 

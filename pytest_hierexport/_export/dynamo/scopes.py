@@ -43,8 +43,8 @@ class Scopes(Observer):
 
     # the answers for the tracer
 
-    def accessed(self, _module: torch.nn.Module) -> str | None:
-        """Return the path by which, in torch's stack, the caller reached the module."""
+    def accessed(self) -> str | None:
+        """Return the path by which, in torch's stack, the caller reached the module that is being called."""
         stack = _open_stack()
         if not stack:
             return None
