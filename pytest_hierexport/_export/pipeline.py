@@ -25,7 +25,7 @@ from pytest_hierexport._export.patching import ONE_AT_A_TIME
 from pytest_hierexport._export.result import Export
 from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode
 from pytest_hierexport._export.traced import attribute_before
-from pytest_hierexport._export.unshared import ModeWrites, unshare
+from pytest_hierexport._export.unshared import changed, mode_checksums, unshare
 from pytest_hierexport._files.versions import check_requirements
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.codec import Tags
@@ -172,9 +172,9 @@ def _bound(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, A
 def _capture(request: Request) -> Served:
     if not isinstance(request.model, torch.nn.Module):
         return capture_with(request)
-    before = ModeWrites(request.model)
+    before = mode_checksums(request.model)
     with as_found(request.model), in_eval_mode(request.model) as trained:
-        written = before.written()
+        written = changed(before)
         served = capture_with(request)
         unshare(served.capture, written)
     return replace(served, notes=(WAS_TRAINING, *served.notes)) if trained else served

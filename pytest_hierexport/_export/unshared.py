@@ -7,6 +7,7 @@ mode (LoRA merges two weights into one) and back when it leaves it: the graph ke
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 import torch
@@ -15,24 +16,23 @@ from onnx_ir.tensor_adapters import TorchTensor
 from pytest_hierexport._export.capture import Capture
 
 
-class ModeWrites:
-    """Tells to which parameters and buffers a model writes as it goes into eval mode.
+def mode_checksums(model: torch.nn.Module) -> dict[torch.Tensor, int | None]:
+    """Return a checksum of each parameter and buffer that a model may write to as it goes into eval mode.
 
     Only modules that have a `train` or an `eval` of their own write to any. All models of transformers have these: so
     checksums are kept, for copies would need as much memory as the model.
     """
+    base, modules = torch.nn.Module, list(model.modules())
+    if not any(module.training for module in modules):
+        return {}
+    own = [each for each in modules if type(each).train is not base.train or type(each).eval is not base.eval]
+    found = dict.fromkeys(tensor for each in own for tensor in (*each.parameters(), *each.buffers()))
+    return {tensor: _checksum(tensor) for tensor in found}
 
-    def __init__(self, model: torch.nn.Module) -> None:
-        """Look at the model as it is before."""
-        base, modules = torch.nn.Module, list(model.modules())
-        is_training = any(module.training for module in modules)
-        own = [each for each in modules if type(each).train is not base.train or type(each).eval is not base.eval]
-        found = dict.fromkeys(t for each in own if is_training for t in (*each.parameters(), *each.buffers()))
-        self._before = {tensor: _checksum(tensor) for tensor in found}
 
-    def written(self) -> frozenset[int]:
-        """Return the `id`s of the tensors that were written to since."""
-        return frozenset(id(tensor) for tensor, before in self._before.items() if _checksum(tensor) != before)
+def changed(checksums: Mapping[torch.Tensor, int | None]) -> frozenset[int]:
+    """Return the `id`s of the tensors that were written to since."""
+    return frozenset(id(tensor) for tensor, before in checksums.items() if _checksum(tensor) != before)
 
 
 def _checksum(tensor: torch.Tensor) -> int | None:
