@@ -122,9 +122,9 @@ def _heap_frozen() -> Iterator[None]:
 def export_with(
     options: ExportOptions,
     model: torch.nn.Module | torch.export.ExportedProgram,
-    args: Any = (),
-    kwargs: Mapping[str, Any] | None = None,
-    path: str | Path | None = None,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    path: str | Path | None,
 ) -> Export:
     """Export as :func:`export` does."""
     check_requirements()

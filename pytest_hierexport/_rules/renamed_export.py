@@ -34,7 +34,7 @@ _DO = "find what decides by a name: the exporter, an option of its own, or code 
 _RENAMED = "after all classes, modules and parameters were renamed"
 
 
-def renaming_violations(exported: ExportedCase, files: Sequence[Path] = ()) -> Iterator[Violation]:
+def renaming_violations(exported: ExportedCase, files: Sequence[Path]) -> Iterator[Violation]:
     """Rename every class and attribute of the case's model, export it again, and yield what is not just renamed.
 
     Args:
