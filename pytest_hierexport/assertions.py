@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import NoVerdictError
 from pytest_hierexport._requests import checked
+from pytest_hierexport._rules import registry
+from pytest_hierexport._rules.base import ExportedCase
 from pytest_hierexport._rules.messages import broken
 from pytest_hierexport._text import printable
-
-if TYPE_CHECKING:
-    from pytest_hierexport._rules.base import ExportedCase
 
 __all__ = [
     "assert_checker_passes",
@@ -50,9 +48,6 @@ def assert_rule(exported: ExportedCase | str | Path, rule: str) -> None:
         UsageError: No rule has this id, or it needs the model and only a file is given.
     """
     __tracebackhide__ = True
-    from pytest_hierexport._rules import registry
-    from pytest_hierexport._rules.base import ExportedCase
-
     case = ExportedCase.of_file(Path(exported)) if isinstance(exported, (str, Path)) else exported
     found = next(known for known in registry.rules([rule]) if known.id == rule)
     try:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from pytest_hierexport._rules.base import Rule, Violation, left_out, places
 from pytest_hierexport._text import aligned, one_line
-
-if TYPE_CHECKING:
-    from pytest_hierexport._rules.base import Rule, Violation
 
 _Finding = tuple[str, str, str]
 """What was expected, what was found, what to do."""
@@ -22,8 +19,6 @@ def broken(rule: Rule, name: str, violations: Sequence[Violation]) -> str:
 
     Equal findings are listed once, and what is to be done about several findings in a row is said below the last.
     """
-    from pytest_hierexport._rules.base import left_out, places
-
     equal: dict[_Finding, list[str]] = {}
     more: Counter[_Finding | None] = Counter()
     last: _Finding | None = None
