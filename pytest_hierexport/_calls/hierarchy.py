@@ -71,16 +71,14 @@ class CallTree(Mapping[str, Call]):
         """Order and check the calls."""
         self._calls: dict[str, Call] = {}
         for call in calls:
-            self._add(call.name, call)
-
-    def _add(self, name: str, call: Call) -> None:
-        if name in self._calls:
-            raise ValueError(f"two calls are named {name!r}")
-        if (call.parent is None) != (name == ROOT) or bool(self._calls) == (name == ROOT):
-            raise ValueError(f"the first call, and no other, is the root's own; found {name!r} made by {call.parent!r}")
-        if call.parent is not None and call.parent not in self._calls:
-            raise ValueError(f"call {name!r} comes before its parent {call.parent!r}")
-        self._calls[name] = call
+            name, parent = call.name, call.parent
+            if name in self._calls:
+                raise ValueError(f"two calls are named {name!r}")
+            if (parent is None) != (name == ROOT) or bool(self._calls) == (name == ROOT):
+                raise ValueError(f"the first call, and no other, is the root's own; found {name!r} made by {parent!r}")
+            if parent is not None and parent not in self._calls:
+                raise ValueError(f"call {name!r} comes before its parent {parent!r}")
+            self._calls[name] = call
 
     def __getitem__(self, name: str) -> Call:
         """Return the call of that name."""
