@@ -19,6 +19,7 @@ from torch._jit_internal import get_callable_argument_names
 from torch.utils import _pytree as pytree
 
 from pytest_hierexport._export.state import slots_of
+from pytest_hierexport._text import numbered
 
 _SHARED = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "training")
 
@@ -128,12 +129,8 @@ def _unique(places: Sequence[str], taken: AbstractSet[str] = frozenset()) -> tup
     """Return a unique name for each place; one that begins with a digit gets a prefix: torch refuses a bare number."""
     names: list[str] = []
     for place in places:
-        name = base = place if place and not place[0].isdecimal() else f"output.{place}".rstrip(".")
-        count = 0
-        while name in names or name in taken:
-            count += 1
-            name = f"{base}.{count}"
-        names.append(name)
+        base = place if place and not place[0].isdecimal() else f"output.{place}".rstrip(".")
+        names.append(next(name for name in numbered(base, ".", 1) if name not in names and name not in taken))
     return tuple(names)
 
 
