@@ -82,9 +82,8 @@ class Watch:
     @contextmanager
     def watching(self, names: Names) -> Iterator[None]:
         """Watch the files for the model's names while the context lasts."""
-        with instrumented(self._codes, without=self._own), ExitStack() as after:
-            watching.decisions = Decisions(names, partial(self._decided, names), self._configurations)
-            after.callback(setattr, watching, "decisions", None)
+        decisions = Decisions(names, partial(self._decided, names), self._configurations)
+        with instrumented(self._codes, self._own), replaced(watching, "decisions", decisions), ExitStack() as after:
             # A configuration's own code copies its type: into what `config.to_dict()` gives, for one.
             # Above the class that states the type may be another model's.
             of_bases = (type(config).__mro__ for config in self._configurations)
