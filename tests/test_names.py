@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from urllib.parse import unquote
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_hierexport._calls.names import (
     call_name,
-    decode,
     encode,
     encode_operator,
     is_torch_nn,
@@ -18,6 +20,7 @@ from pytest_hierexport._calls.names import (
 )
 from pytest_hierexport._text import one_line, printable
 
+decode = partial(unquote, errors="surrogatepass")
 ANY_NAME = st.text(st.characters(), max_size=8)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from urllib.parse import unquote
 
 from pytest_hierexport._text import CONTROLS, percent_encoded
 
@@ -40,15 +39,6 @@ def encode_operator(domain: str, op_type: str) -> str:
 
 def _encoded(unsafe: re.Pattern[str], name: str) -> str:
     return unsafe.sub(lambda match: percent_encoded(match[0]), name)
-
-
-def decode(text: str) -> str:
-    """Undo :func:`encode`.
-
-    Raises:
-        ValueError: `text` is not the encoding of any name.
-    """
-    return unquote(text, errors="surrogatepass")
 
 
 def join_path(parts: Iterable[str]) -> str:
