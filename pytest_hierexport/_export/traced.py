@@ -11,15 +11,12 @@ initializer without holder or consumer    the root                              
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Evidence, Origin, Origins, order_origins
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
 from pytest_hierexport._carry import Attributed
-
-if TYPE_CHECKING:
-    from pytest_hierexport._carry.flat import Flat, Node
-    from pytest_hierexport._export.capture import Capture
+from pytest_hierexport._carry.flat import Flat, Node
+from pytest_hierexport._export.capture import Capture
 
 
 def attribute_before(capture: Capture, hierarchy: Hierarchy) -> Attributed:

@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._errors import (
     NoVerdictError,
     TagError,
@@ -23,9 +25,6 @@ from pytest_hierexport._errors import (
 if TYPE_CHECKING:
     import onnx
 
-    from pytest_hierexport._calls.attribution import Attribution
-    from pytest_hierexport._cases import Case, Example
-
 _LIKE = "the like"
 _MORE = re.compile(r"and (\d+) more")
 
@@ -33,7 +32,7 @@ Needs = Literal["file", "model", "export"]
 NEEDS: tuple[Needs, ...] = get_args(Needs)
 """What a rule may need, the cheapest first."""
 
-Exporter = Callable[["Case", "Example", Path], object]
+Exporter = Callable[[Case, Example, Path], object]
 """Writes the tagged ONNX file of a case's example to a path."""
 
 
@@ -141,7 +140,6 @@ class ExportedCase:
     @classmethod
     def of_file(cls, path: Path, allow_derived: int = 0) -> ExportedCase:
         """Return the case of a file without its model, for rules that need none."""
-        from pytest_hierexport._cases import Case
 
         def no_model() -> object:
             raise UsageError(
