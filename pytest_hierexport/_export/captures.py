@@ -95,9 +95,10 @@ def _shapes_are_at_fault(request: Request, failures: Mapping[str, CannotCaptureE
 
     torch has no error of its own for this: a stated axis that the model fixes is a plain ValueError.
     """
+    if request.options.dynamic_shapes is None:
+        return False
     static = replace(request, options=replace(request.options, dynamic_shapes=None))
-    raised = [name for name, failure in failures.items() if failure.__cause__ is not None]
-    for name in raised if request.options.dynamic_shapes is not None else ():
+    for name in (name for name, failure in failures.items() if failure.__cause__ is not None):
         with suppress(CannotCaptureError):
             _captured(name, static)
             return True
