@@ -69,9 +69,15 @@ def qualified_class(module: str, qualname: str, name: str) -> str:
 
     The part after the last dot is always the class's name, also for a name with a dot in it.
     """
-    # A class that was renamed without its `__qualname__` has a scope that cannot be separated from its old name.
-    scope = qualname[: -len(name)] if name and f".{qualname}".endswith(f".{name}") else ""
-    return f"{module}.{scope}{encode(name)}"
+    return f"{module}.{scope_of(qualname, name)}{encode(name)}"
+
+
+def scope_of(qualname: str, name: str) -> str:
+    """Return what comes before the name in a class's `__qualname__`: `Outer.`, or an empty text.
+
+    A class that was renamed without it, as torch.fx does, has a scope that cannot be separated from its old name.
+    """
+    return qualname[: -len(name)] if name and f".{qualname}".endswith(f".{name}") else ""
 
 
 def is_torch_nn(cls: str) -> bool:

@@ -32,7 +32,7 @@ from torch.jit import ScriptModule
 
 from pytest_hierexport._calls.attribution import Attribution, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
-from pytest_hierexport._calls.names import encode, is_torch_nn, join_path
+from pytest_hierexport._calls.names import encode, is_torch_nn, join_path, scope_of
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.modules import qualified, walk_modules, written_class
 from pytest_hierexport._rules.new_names import CODE_LENGTH, STEM, WORD, Names, with_words
@@ -208,9 +208,7 @@ def _finds_by_registry(module: nn.Module) -> bool:
 
 def _subclass(cls: type, new: str, *, printed: bool) -> type:
     """Return a subclass with a new name, which tags show."""
-    # A class that was renamed without its `__qualname__`, as torch.fx does, has no scope.
-    old, name = cls.__qualname__, cls.__name__
-    scope = old.removesuffix(name) if f".{old}".endswith(f".{name}") else ""
+    scope = scope_of(cls.__qualname__, cls.__name__)
     names = {"__module__": cls.__module__, "__qualname__": f"{scope}{new}", "__dir__": _without_old_names(cls)}
     metaclass = type(cls) if printed else type(type(cls).__name__, (type(cls),), {"__repr__": lambda _: repr(cls)})
     try:
