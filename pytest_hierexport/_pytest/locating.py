@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.factories import file_of, find_module, line_of
+from pytest_hierexport._cases.steps import exported_case
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._snapshot.lines import members
@@ -31,10 +32,9 @@ def line_of_case(case: Case, file: Path) -> int:
         return 1
     from pytest_hierexport._cases.manifest import line_of_model
 
-    while case.previous is not None:
-        case = case.previous
+    exported = exported_case(case)
     # The selector may give it another name: `other=models.toml::name`.
-    return line_of_model(file, case.source.partition(".toml::")[2] or case.name)
+    return line_of_model(file, exported.source.partition(".toml::")[2] or exported.name)
 
 
 @unrecorded()

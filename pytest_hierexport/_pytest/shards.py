@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_hierexport._cases import Case
+from pytest_hierexport._cases.steps import exported_case
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.atomic import locked, write_atomically
 
@@ -89,7 +90,8 @@ def in_shard(cases: Sequence[Case], shard: Shard, seconds: Mapping[str, float]) 
     groups: dict[str, float] = {}
     mean = sum(seconds.values()) / len(seconds) if seconds else 1.0
     for case in cases:
-        groups[_model(case)] = groups.get(_model(case), 0.0) + seconds.get(case.name, mean)
+        model = exported_case(case).name
+        groups[model] = groups.get(model, 0.0) + seconds.get(case.name, mean)
     loads = [0.0] * shard.count
     chosen = set()
     for name in sorted(groups, key=lambda name: (-groups[name], name)):
@@ -97,11 +99,7 @@ def in_shard(cases: Sequence[Case], shard: Shard, seconds: Mapping[str, float]) 
         loads[least] += groups[name]
         if least == shard.index - 1:
             chosen.add(name)
-    return tuple(case for case in cases if _model(case) in chosen)
-
-
-def _model(case: Case) -> str:
-    return case.name if case.previous is None else _model(case.previous)
+    return tuple(case for case in cases if exported_case(case).name in chosen)
 
 
 def read_durations(path: Path) -> dict[str, float]:
