@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,15 +21,8 @@ def quiet_torch_trace(config: pytest.Config) -> None:
     plugin = config.pluginmanager.get_plugin("logging-plugin")
     for handler in vars(plugin).values() if plugin else ():
         if isinstance(handler, logging.Handler):
-            handler.addFilter(_Level(handler))
+            handler.addFilter(partial(_is_wanted, handler))
 
 
-class _Level(logging.Filter):
-    """Drops records of the trace below the level of a handler, or of the root logger where the handler has none."""
-
-    def __init__(self, handler: logging.Handler) -> None:
-        super().__init__()
-        self._handler = handler
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return record.name != _TRACE or record.levelno >= (self._handler.level or logging.getLogger().level)
+def _is_wanted(handler: logging.Handler, record: logging.LogRecord) -> bool:
+    return record.name != _TRACE or record.levelno >= (handler.level or logging.getLogger().level)
