@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,6 @@ from pytest_hierexport._stages import listening
 from pytest_hierexport._text import first_names, one_line, printable
 
 if TYPE_CHECKING:
-    from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.run import Run
     from pytest_hierexport._rules.base import Rule
 
@@ -72,7 +70,7 @@ class ModelsPlugin:
         """Check that every model was collected: a missing one would not be noticed."""
         if config.getoption("lf", default=False) or self.chosen:
             return
-        collected = {case.name for case, _ in _subjects(items)}
+        collected = _models_of(items)
         missing = [case.name for case in self.plan.cases if case.name not in collected]
         if missing:
             raise pytest.UsageError(
@@ -82,25 +80,26 @@ class ModelsPlugin:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note which models have tests; identify the session for the cache."""
-        self.summary.collected |= {case.name for case, _ in _subjects(session.items)}
+        self.summary.collected |= _models_of(session.items)
         if self.run.store.cache is not None:
             self.run.store.cache.begin()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Measure the stages of a model's test."""
-        with ExitStack() as stack:
-            for case, _ in _subjects([item]):
-                self.run.clock.model = case.name
-                stack.enter_context(listening(self.run.clock.note))
+        case = case_of(item)
+        if case is None:
+            return (yield)
+        self.run.clock.model = case.name
+        with listening(self.run.clock.note):
             return (yield)
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Export the model, where no test has needed it yet."""
-        if not item.config.getoption("setupplan", default=False):
-            for case, rule in _subjects([item]):
-                export_before(item, self.run, case, _check(rule))
+        case = case_of(item)
+        if case is not None and not item.config.getoption("setupplan", default=False):
+            export_before(item, self.run, case, _check(_rule_of(item)))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -108,21 +107,23 @@ class ModelsPlugin:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Mark a report with its check, for the process that writes the summary."""
         report = yield
-        for case, rule in _subjects([item]):
-            error = call.excinfo.value if call.excinfo else None
-            known = None if rule is None or error is not None else case.known_failure(rule.id)
-            if report.failed and known is not None:
-                # The rule passed; pytest's own message is "[XPASS(strict)]".
-                report.longrepr = printable(known_failure_message(self.plan, case, item.name, known))
-            check = _check(rule)
-            stages = self.run.clock.taken()
-            mark(report, case, check, _message(report, error), stages)
-            if report.failed and isinstance(error, CheckFailed):
-                _shorten(report, error)
-                self.repeated.tell_once(report, case, error)
-            if report.when != "teardown":
-                # JUnit's writer takes the properties from the report of the teardown.
-                item.user_properties += properties(self.run, case, check, report, stages)
+        case = case_of(item)
+        if case is None:
+            return report
+        rule, error = _rule_of(item), call.excinfo.value if call.excinfo else None
+        known = None if rule is None or error is not None else case.known_failure(rule.id)
+        if report.failed and known is not None:
+            # The rule passed; pytest's own message is "[XPASS(strict)]".
+            report.longrepr = printable(known_failure_message(self.plan, case, item.name, known))
+        check = _check(rule)
+        stages = self.run.clock.taken()
+        mark(report, case, check, _message(report, error), stages)
+        if report.failed and isinstance(error, CheckFailed):
+            _shorten(report, error)
+            self.repeated.tell_once(report, case, error)
+        if report.when != "teardown":
+            # JUnit's writer takes the properties from the report of the teardown.
+            item.user_properties += properties(self.run, case, check, report, stages)
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -160,14 +161,16 @@ class ModelsPlugin:
         keep_temporary_files_in(self._temporary_home)
 
 
-def _subjects(items: Iterable[pytest.Item]) -> Iterator[tuple[Case, Rule | None]]:
-    """Yield the case and the rule of each item of ours; a snapshot test has no rule."""
-    for item in items:
-        case = case_of(item)
-        if case is not None:
-            callspec = getattr(item, "callspec", None)
-            # A fixture of the project, or another plugin, may give the test parameters of its own.
-            yield case, None if callspec is None else callspec.params.get("must")
+def _models_of(items: Iterable[pytest.Item]) -> set[str]:
+    """Return the names of the models that items of ours test."""
+    return {case.name for case in map(case_of, items) if case is not None}
+
+
+def _rule_of(item: pytest.Item) -> Rule | None:
+    """Return the rule that an item of ours checks; a snapshot test has none."""
+    callspec = getattr(item, "callspec", None)
+    # A fixture of the project, or another plugin, may give the test parameters of its own.
+    return None if callspec is None else callspec.params.get("must")
 
 
 def _check(rule: Rule | None) -> str:
