@@ -22,6 +22,11 @@ def absolute(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100  # Path.resolve follows links
 
 
+def relative(path: Path, folder: Path) -> str:
+    """Return a path from a folder, with `/` on every system."""
+    return Path(os.path.relpath(path, folder)).as_posix()
+
+
 PACKAGE = Path(__file__).parents[1]
 """The folder of this package."""
 CONFIGURATIONS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def repeat_command(plan: Plan, case: Case, test: str, *more: str) -> str:
     """Return the command that runs one item again, from the folder that pytest was started in."""
-    item = plan.item_id(case, test, plan.config.invocation_params.dir)
+    item = plan.item_id(case, test, plan.settings.here)
     return shlex.join(["pytest", *more, *_options(plan, [case.source], plan.anchor(case)), item])
 
 
@@ -34,14 +34,14 @@ def update_command(plan: Plan) -> str:
 
 def _options(plan: Plan, selectors: Sequence[str], named: Path | None = None) -> list[str]:
     """Return the options that repeat the run, where the command names a path."""
-    config, started = plan.config, plan.config.invocation_params
+    config = plan.config
     file, root, ini = config.getoption("inifilename"), config.getoption("rootdir"), config.inipath
     if named is not None and not file and _has_nearer(named, ini.parent if ini else config.rootpath):
-        file = os.path.relpath(ini, started.dir) if ini else os.devnull
-        root = root or (None if ini else os.path.relpath(config.rootpath, started.dir))
+        file = plan.shown(ini) if ini else os.devnull
+        root = root or (None if ini else plan.shown(config.rootpath))
     own = [*(["-c", str(file)] if file else []), *([f"--rootdir={root}"] if root else [])]
     overrides = filter(in_repeat, config.getoption("override_ini") or ())
-    pairs = (*(("-p", name) for name in _plugins(started.args)), *(("-o", each) for each in overrides))
+    pairs = (*(("-p", name) for name in _plugins(config.invocation_params.args)), *(("-o", each) for each in overrides))
     return [*own, *(part for pair in pairs for part in pair), *plan.settings.arguments(selectors)]
 
 

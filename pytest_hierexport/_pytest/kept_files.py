@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import filecmp
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,16 +24,15 @@ def keep_files(run: Run, case: Case) -> str:
     """Keep a failing case's files, of a step that failed its input; return their paths, or why there are none."""
     from filelock import FileLock
 
-    config, outcome = run.plan.config, run.store.known_outcome(case)
-    home = config.rootpath / FOLDER
-    folder = home / file_name(case.name)
+    outcome = run.store.known_outcome(case)
     files = [] if outcome is None else _files(outcome)
     if outcome is not None and outcome.error is not None and case.previous is not None:
         given = run.store.known_outcome(case.previous)
         files += [] if given is None else [path for path in _files(given) if not path.match("traceback*.txt")]
     if outcome is None or not files:
         return "nothing: the model was not exported"
-    names = [path.name for path in files]
+    home = run.plan.config.rootpath / FOLDER
+    folder, names = home / file_name(case.name), [path.name for path in files]
     try:
         with FileLock(run.store.folder / f"{outcome.folder.name}.keep.lock"):
             # Several items of a model fail over the same files.
@@ -44,8 +42,7 @@ def keep_files(run: Run, case: Case) -> str:
                 replace_files(folder, files, case.name)
     except OSError as error:
         return f"nothing (not copied: {error})"
-    shown = os.path.relpath(folder, config.invocation_params.dir)
-    return ", ".join(f"{shown}/{name}" for name in names)
+    return ", ".join(f"{run.plan.shown(folder)}/{name}" for name in names)
 
 
 def _files(outcome: ExportOutcome) -> list[Path]:

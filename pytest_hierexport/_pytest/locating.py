@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -76,12 +75,11 @@ def _place(run: Run, case: Case, call: Call) -> str:
 def _source(run: Run, case: Case, cls: str) -> str:
     """Return the file and line of a class; empty where its source is not found."""
     module, _, name = cls.rpartition(".")
-    plan = run.plan
-    stated = file_of(find_module(module, plan.settings.base))
+    stated = file_of(find_module(module, run.plan.settings.base))
     for file in (stated, case.anchor):
         line = None if file is None or file.suffix != ".py" else _line(file, name)
         if file is not None and line is not None:
-            return f"{os.path.relpath(file, plan.config.invocation_params.dir)} line {line}"
+            return f"{run.plan.shown(file)} line {line}"
     return ""
 
 

@@ -13,7 +13,6 @@ written for. Only a complete run that makes a selection in full finds orphans:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._cases.selectors import EVERYTHING
 from pytest_hierexport._cases.steps import exported_case
 from pytest_hierexport._files import ownership
-from pytest_hierexport._files.paths import absolute
+from pytest_hierexport._files.paths import absolute, relative
 from pytest_hierexport._pytest.ids import file_name, snapshot_file
 from pytest_hierexport._pytest.options import is_updating
 from pytest_hierexport._report.results import SNAPSHOT, Results, Status
@@ -184,8 +183,7 @@ def _folders(plan: Plan, *, whole: bool) -> Iterator[_Folder]:
 def _named(selections: Iterable[Path | str], folder: Path) -> tuple[str, ...]:
     """Return selections as a list names them: files by their path from the parent of the list's folder."""
     return tuple(
-        Path(os.path.relpath(selection, folder.parent)).as_posix() if isinstance(selection, Path) else selection
-        for selection in selections
+        relative(selection, folder.parent) if isinstance(selection, Path) else selection for selection in selections
     )
 
 

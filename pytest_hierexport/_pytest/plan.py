@@ -15,6 +15,7 @@ from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.case import KnownFailure, Step
 from pytest_hierexport._cases.steps import check_step, with_deployed
 from pytest_hierexport._errors import UsageError, proposals
+from pytest_hierexport._files.paths import relative
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.options import TIMEOUT, Settings
@@ -174,8 +175,12 @@ class Plan:
 
     def item_id(self, case: Case, test: str, start: Path | None = None) -> str:
         """Return the id of an item, its path relative to a folder: the root directory, as in pytest's own ids."""
-        anchor = Path(os.path.relpath(self.anchor(case), start or self.config.rootpath))
-        return f"{anchor.as_posix()}::{escape(case.name)}::{test}"
+        anchor = relative(self.anchor(case), start or self.config.rootpath)
+        return f"{anchor}::{escape(case.name)}::{test}"
+
+    def shown(self, path: Path) -> str:
+        """Return a path as messages show it: from the folder that pytest was started in."""
+        return os.path.relpath(path, self.settings.here)
 
     @cached_property
     def checks(self) -> dict[str, tuple[Case, str, str]]:

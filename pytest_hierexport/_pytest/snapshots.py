@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -117,7 +116,7 @@ class _Failures:
         """Say that there is none, and which one of a former model has the hierarchy."""
         found, to_do = "no such file", f"write it: {self._update}"
         if (of_former := former(self.run.plan, self.case, self.file, text)) is not None:
-            old, content = self._shown(of_former[0]), "the same" if of_former[1] else "another"
+            old, content = self.run.plan.shown(of_former[0]), "the same" if of_former[1] else "another"
             found = f"no such file, but {old} of no selected model, with {content} hierarchy"
             to_do = f"rename {old} if the model was renamed, else {to_do}"
         return self._failed(f"{self.case.name} has no snapshot", "", found, to_do)
@@ -156,9 +155,6 @@ class _Failures:
     def _update(self) -> str:
         return f"{self._repeat} --snapshot-update"
 
-    def _shown(self, file: Path) -> str:
-        return os.path.relpath(file, self.run.plan.config.invocation_params.dir)
-
     def _failed(
         self, title: str, expected: str, found: str, to_do: str, *, texts: tuple[str, str] = ("", "")
     ) -> CheckFailed:
@@ -166,7 +162,7 @@ class _Failures:
         from pytest_hierexport._pytest.locating import places
         from pytest_hierexport._snapshot.diff import compare, headline, lines_of
 
-        expected, difference = f"{self._shown(self.file)}{expected}", compare(*texts)
+        expected, difference = f"{self.run.plan.shown(self.file)}{expected}", compare(*texts)
         shown = [f"    {line}" for line in lines_of(difference)]
         if shown:
             where = "\n".join(places(self.run, self.case, difference))

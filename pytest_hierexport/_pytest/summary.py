@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import HierexportError
+from pytest_hierexport._files.paths import relative
 from pytest_hierexport._files.versions import commit, installed_versions
 from pytest_hierexport._pytest.locating import line_of_case
 from pytest_hierexport._pytest.messages import Message, error_message
@@ -203,11 +204,6 @@ class Summary:
         with suppress(OSError, ValueError):
             return self.run.plan.snapshot(case).read_text(encoding="utf-8")
         return ""
-
-
-def relative(path: Path, root: Path) -> str:
-    """Return a path from a folder, with `/` on every system."""
-    return Path(os.path.relpath(path, root)).as_posix()
 
 
 def _status(report: pytest.TestReport) -> Status:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._files.ownership import LIST
+from pytest_hierexport._files.paths import relative
 from pytest_hierexport._pytest.commands import update_command
-from pytest_hierexport._pytest.summary import Summary, relative
+from pytest_hierexport._pytest.summary import Summary
 from pytest_hierexport._report.results import SNAPSHOT, Results, Status, slowest_stages, warnings_of
 from pytest_hierexport._text import first_names, one_line
 
