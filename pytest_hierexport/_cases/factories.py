@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -19,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from pytest_hierexport._errors import CollectError, UsageError, proposal, source_place
-from pytest_hierexport._files.paths import absolute
+from pytest_hierexport._files.paths import absolute, text_digest
 
 _OTHER_MEANS = re.compile(
     r"\bimport\s*\*|\bglobal\b|\b__getattr__\b|\.(?:modules|__dict__)\b"
@@ -61,7 +60,7 @@ def bring_in_reach(module: str, root: Path) -> bool:
     return _find(module, None) is not None
 
 
-def load_from_module(module: str, name: str, root: Path | None) -> object:
+def load_from_module(module: str, name: str, root: Path) -> object:
     """Import a module and call the function of that name in it.
 
     Args:
@@ -69,8 +68,7 @@ def load_from_module(module: str, name: str, root: Path | None) -> object:
         name: The function's name; dotted for one inside a class.
         root: A folder to import from if `sys.path` does not have the module.
     """
-    if root is not None:
-        bring_in_reach(module, root)
+    bring_in_reach(module, root)
     return call_by_name(importlib.import_module(module), name)
 
 
@@ -110,7 +108,7 @@ def _import_alone(path: Path) -> ModuleType:
 
     Its classes get that module name nevertheless: it must not depend on what was imported before.
     """
-    name = f"{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
+    name = f"{path.stem}_{text_digest(str(path))[:8]}"
     spec = importlib.util.spec_from_file_location(_import_name(path)[1], path)
     if spec is None or spec.loader is None:
         raise CollectError("a Python file", found=str(path), do="name a file that ends in .py")

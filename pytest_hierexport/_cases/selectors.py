@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import importlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -280,11 +281,11 @@ def _zoo_case(entry: Entry) -> Case:
 
 
 def _zoo_model(module: str, factory: str, *, extra: str) -> object:
-    from pytest_hierexport._cases.factories import load_from_module
+    from pytest_hierexport._cases.factories import call_by_name
 
     what = "for a model of the zoo"
     try:
-        return load_from_module(module, factory, None)
+        return call_by_name(importlib.import_module(module), factory)
     except ModuleNotFoundError as error:
         if not extra:
             raise not_installed(error.name, what) from None
