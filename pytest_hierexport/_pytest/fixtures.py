@@ -71,8 +71,7 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
         from pytest_hierexport._cases.exporting import export_case
         from pytest_hierexport._rules.base import ExportedCase
 
-        example = Example(model, *as_inputs(args, kwargs))
-        example.dynamic_shapes = dynamic_shapes
+        example = Example(model, *as_inputs(args, kwargs), dynamic_shapes)
         case = Case(
             name or type(model).__name__,
             lambda: example,
