@@ -94,7 +94,8 @@ class Remote:
             return False
         if digest and transfer.digest != digest:
             self._warn("it sent other content than was asked for")
-        return digest in {"", transfer.digest}
+            return False
+        return True
 
     def _put(self, name: str, content: BinaryIO, size: int) -> None:
         transfer = Transfer(size)
