@@ -94,10 +94,7 @@ def _is_ignored(config: pytest.Config, anchor: Path) -> bool:
 
 def _argument(path: Path, here: Path) -> str:
     """Return a path as an argument of pytest, relative to the folder it was started in, whose name may hold `[`."""
-    try:
-        return os.path.join(os.curdir, os.path.relpath(path, here))  # noqa: PTH118  # Path drops the leading dot
-    except ValueError:  # another drive
-        return str(path)
+    return os.path.join(os.curdir, os.path.relpath(path, here))  # noqa: PTH118  # Path drops the leading dot
 
 
 def _split(argument: str, here: Path) -> tuple[Path, str]:
