@@ -6,9 +6,18 @@ const FAILED = data.statuses.indexOf("failed");
 const KNOWN = data.statuses.indexOf("known failure");
 const SNAPSHOT = data.columns.length - 1;
 
+const sum = (numbers) => numbers.reduce((all, number) => all + number, 0);
+
+// The sum of the counts by name that each item has under a key.
+const added = (items, key) => {
+  const counts = {};
+  for (const item of items) for (const [name, number] of Object.entries(item[key])) counts[name] = (counts[name] ?? 0) + number;
+  return counts;
+};
+
 data.models.forEach((model, index) => {
   model.index = index;
-  model.nodes = Object.values(model.coverage).reduce((sum, part) => sum + part, 0);
+  model.nodes = sum(Object.values(model.coverage));
   model.failures = model.checks.filter(([status]) => status === FAILED).length;
 });
 
@@ -32,8 +41,7 @@ const modulesOf = (model) => {
   const { tree } = model;
   const modules = tree.parent.map((parent, row) => {
     const [operators, evidence, coOwned] = profileOf(tree.profile[row]);
-    const nodes = Object.values(operators).reduce((sum, part) => sum + part, 0);
-    const own = { nodes, parameters: tree.parameters[row], bytes: tree.bytes[row] };
+    const own = { nodes: sum(Object.values(operators)), parameters: tree.parameters[row], bytes: tree.bytes[row] };
     const above = parent < 0 ? null : parent;
     const name = data.strings[tree.name[row]];
     return { row, above, name, cls: data.strings[tree.class[row]], calls: tree.calls[row], operators, evidence, coOwned, own, all: { ...own }, children: [] };

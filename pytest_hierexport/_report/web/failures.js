@@ -98,7 +98,7 @@ const titleOf = (columns) => {
 const failureBox = (model, columns) => {
   const [column] = columns;
   const [status, , message, failure] = model.checks[column];
-  const seconds = columns.reduce((sum, each) => sum + model.checks[each][1], 0);
+  const seconds = sum(columns.map((each) => model.checks[each][1]));
   const findings = failure?.findings ?? [];
   const differs = differences(failure) > 0;
   const few = 5;

@@ -6,12 +6,6 @@ const bars = (counts, order) => {
   return h("ul", { class: "bars" }, names.map((name) => h("li", { "--share": `${(100 * counts[name]) / most}%` }, h("span", { class: "code" }, name), h("span", {}, count(counts[name])))));
 };
 
-const added = (modules, key) => {
-  const sum = {};
-  for (const module of modules) for (const [name, number] of Object.entries(module[key])) sum[name] = (sum[name] ?? 0) + number;
-  return sum;
-};
-
 const withBelow = (module) => [module, ...module.children.flatMap(withBelow)];
 
 const detailOf = (model, module) => {

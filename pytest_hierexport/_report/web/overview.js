@@ -18,7 +18,7 @@ const markOf = (model, column) => {
 
 const coverageMeter = (coverage) => {
   const kinds = EVIDENCE.filter((kind) => coverage[kind]);
-  const all = kinds.reduce((sum, kind) => sum + coverage[kind], 0);
+  const all = sum(kinds.map((kind) => coverage[kind]));
   const text = kinds.map((kind) => `${kind} ${count(coverage[kind])} (${percent(coverage[kind], all)})`);
   return [
     h("div", { class: "meter", role: "img", "aria-label": `Nodes by evidence: ${text.join(", ")}` }, kinds.map((kind) =>
@@ -42,7 +42,6 @@ const tiles = (choose) => {
   const having = (word) => checks.filter((each) => each === word).length;
   const failing = data.models.filter((model) => model.failures).length;
   const moved = data.models.filter(changed).length;
-  const nodes = data.models.reduce((sum, model) => sum + model.nodes, 0);
   const tile = (figure, label, kind, filter) => h(
     filter ? "button" : "div",
     { class: `card tile ${kind}`, type: filter ? "button" : null, title: filter ? "Show these models" : null, onclick: filter ? () => choose(filter) : null },
@@ -55,7 +54,7 @@ const tiles = (choose) => {
     tile(count(moved), moved === 1 ? "changed snapshot" : "changed snapshots", moved ? "warn" : "", "changed"),
     having("known failure") > 0 && tile(count(having("known failure")), "known failures", "warn", "warned"),
     having("not run") + having("skipped") > 0 && tile(count(having("not run") + having("skipped")), "not run or skipped", ""),
-    tile(brief(nodes), "nodes", ""),
+    tile(brief(sum(data.models.map((model) => model.nodes))), "nodes", ""),
     tile(duration(data.run.ended - data.run.started), "for the run", ""),
   ]);
 };
@@ -135,10 +134,10 @@ const matrix = () => {
     data.columns.map((column, i) => sortable(`check ${i}`, heading(column, i), `${column}: ${promise(column)}. Sort: failures first`, "")),
     sortable("seconds", "time", "Sort by time", "number"),
   ]));
-  const spent = (i) => data.models.reduce((sum, model) => sum + (model.checks[i][1] ?? 0), 0);
+  const spent = (i) => sum(data.models.map((model) => model.checks[i][1] ?? 0));
   const foot = h("tfoot", {}, h("tr", {}, [
     h("th", { scope: "row" }, "time"), h("td"), h("td"), data.columns.map((_, i) => h("td", {}, spent(i) ? duration(spent(i)) : "")),
-    h("td", { class: "number" }, duration(data.models.reduce((sum, model) => sum + model.seconds, 0))),
+    h("td", { class: "number" }, duration(sum(data.models.map((model) => model.seconds)))),
   ]));
   const table = h("table", { class: "matrix" }, h("caption", { class: "unseen" }, "Models and rules"), head, body, foot);
   const search = h("input", { type: "search", id: "filter", placeholder: "Filter models", "aria-label": "Filter models", value: filters.text });
@@ -185,8 +184,7 @@ const whatFailed = (choose) => {
 
 const overview = () => {
   const [table, choose] = matrix();
-  const coverage = {};
-  for (const model of data.models) for (const [kind, number] of Object.entries(model.coverage)) coverage[kind] = (coverage[kind] ?? 0) + number;
+  const coverage = added(data.models, "coverage");
   const rules = h("details", { class: "note" }, h("summary", {}, `The rules (${count(data.rules.length)})`), h("ul", { class: "lines" }, data.rules.map((rule) => h("li", {}, h("b", {}, rule.id), ` ${rule.promise}${rule.cardinal ? " (cardinal)" : ""}`))));
   return h("div", { id: "overview" }, [
     h("h1", { tabindex: "-1" }, "Module tags of the exported models"),
