@@ -6,6 +6,7 @@ import filecmp
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._files.atomic import locked
 from pytest_hierexport._files.ownership import make_folder, replace_files
 from pytest_hierexport._pytest.ids import file_name
 from pytest_hierexport._pytest.outcome import MODULES, RECORD
@@ -22,8 +23,6 @@ CACHE = f"{FOLDER}/cache"
 
 def keep_files(run: Run, case: Case) -> str:
     """Keep a failing case's files, of a step that failed its input; return their paths, or why there are none."""
-    from filelock import FileLock
-
     outcome = run.store.known_outcome(case)
     files = [] if outcome is None else _files(outcome)
     if outcome is not None and outcome.error is not None and case.previous is not None:
@@ -34,7 +33,7 @@ def keep_files(run: Run, case: Case) -> str:
     home = run.plan.config.rootpath / FOLDER
     folder, names = home / file_name(case.name), [path.name for path in files]
     try:
-        with FileLock(run.store.folder / f"{outcome.folder.name}.keep.lock"):
+        with locked(outcome.folder):
             # Several items of a model fail over the same files.
             if any(filecmp.cmpfiles(path.parent, folder, [path.name])[0] != [path.name] for path in files):
                 make_folder(home)
