@@ -11,10 +11,10 @@ import pytest
 from filelock import FileLock
 
 from projects import SET_UP, Project
-from pytest_hierexport._cache import reads
+from pytest_hierexport._files import paths
 from pytest_hierexport._pytest import session_cache
 
-INSTALLED = reads.is_installed
+INSTALLED = paths.installed_folders
 
 MODELS = "--hierexport-models=my_model.py::build"
 SOME = ("-k", "MUST-002 or snapshot")
@@ -106,7 +106,7 @@ def test_edited_installed_exporter_exports_again(
     exporter = project.write(f"installed/{file}", text)
     installed = project.path / "installed"
     monkeypatch.syspath_prepend(installed)
-    monkeypatch.setattr(reads, "is_installed", lambda path: installed in path.parents or INSTALLED(path))
+    monkeypatch.setattr(paths, "installed_folders", lambda: (*INSTALLED(), f"{installed}{os.sep}"))
     arguments = (MODELS, f"--hierexport-exporter={name}:export", "--hierexport-cache=cache", "-k", "MUST-002")
     for builds in (1, 1):
         assert project.run(*arguments).ret == 0

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 from pytest_hierexport._cache.loading import executing, file_of
 from pytest_hierexport._cache.memory import fingerprint, kept_by
+from pytest_hierexport._files.paths import is_installed
 
 COMMON = ""
 """Stands for the reads that every model depends on."""
@@ -41,16 +41,9 @@ class Log:
 
 
 class Logs:
-    """The logs of a process.
+    """The logs of a process."""
 
-    Args:
-        is_installed: Whether a file is no part of the project.
-        is_project: Whether a file of code is part of the project.
-    """
-
-    def __init__(self, is_installed: Callable[[Path], bool], is_project: Callable[[str], bool]) -> None:
-        self._is_installed = is_installed
-        self._fingerprint = partial(fingerprint, is_project=is_project)
+    def __init__(self) -> None:
         self._logs: dict[str | Path, Log] = defaultdict(Log)
         self._model = self._latest = COMMON
         """The model that is worked on, and the one that was worked on last."""
@@ -81,10 +74,10 @@ class Logs:
     def current(self) -> list[Log]:
         """Return the logs that take what this thread reads just now."""
         modules = executing()
-        if modules and self._is_installed(modules[-1]):
+        if modules and is_installed(modules[-1]):
             # An installed package keeps what it reads as it is loaded, for every model.
             return [self.common]
-        return [self._logs[self._model], *(self._logs[file] for file in modules if not self._is_installed(file))]
+        return [self._logs[self._model], *(self._logs[file] for file in modules if not is_installed(file))]
 
     def add_imports(self, files: Sequence[Path]) -> None:
         """Attribute modules of the project that are imported, by their files; they may be loaded already."""
@@ -95,7 +88,7 @@ class Logs:
 
     def add_module(self, module: ModuleType) -> None:
         """Note what a module keeps in memory just after it was loaded."""
-        self._memory[id(module)] = self._fingerprint(kept_by(module))
+        self._memory[id(module)] = fingerprint(kept_by(module))
 
     def add_search(self, module: str, folder: str, *, by_project: bool) -> None:
         """Attribute that a module was looked for: an installed package may keep what came of it, for every model."""
@@ -106,7 +99,7 @@ class Logs:
 
     def end_search(self, module: str, file: Path | None) -> None:
         """Attribute where a module was looked for to its file; a namespace package has none, and is every model's."""
-        log = self.common if file is None or self._is_installed(file) else self._logs[file]
+        log = self.common if file is None or is_installed(file) else self._logs[file]
         log.searched |= self._searches[module]
 
     def add_program(self) -> None:
@@ -142,7 +135,7 @@ class Logs:
         held: list[tuple[int, str | Path, dict[str, object]]] = [(id(self), COMMON, shared)]
         held += [(id(module), file, kept_by(module)) for module, file in self._loaded()]
         for key, owner, kept in held:
-            now = memory[key] = self._fingerprint(kept)
+            now = memory[key] = fingerprint(kept)
             if self._latest != COMMON and (now is None or now != self._memory.get(key)):
                 self._logs[owner].leads_to.add(self._latest)
         self._memory = memory
@@ -150,5 +143,5 @@ class Logs:
     def _loaded(self) -> Iterator[tuple[ModuleType, Path]]:
         for module in list(sys.modules.values()):
             file = file_of(module) if isinstance(module, ModuleType) else None
-            if file is not None and not self._is_installed(file):
+            if file is not None and not is_installed(file):
                 yield module, file

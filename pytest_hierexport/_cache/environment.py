@@ -21,7 +21,7 @@ from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any
 
-from pytest_hierexport._files.paths import AROUND_TESTS, of_standard_library, text_digest
+from pytest_hierexport._files.paths import AROUND_TESTS, is_installed, of_standard_library, text_digest
 
 ALL = ""
 """Stands for the names of all variables."""
@@ -42,7 +42,7 @@ def variable_digest(name: str, values: Mapping[str, str]) -> str:
     return "" if value is None else text_digest(f"{name}={value}")
 
 
-def watch_environment(record: Callable[[str, str], None], is_installed: Callable[[Path], bool]) -> None:
+def watch_environment(record: Callable[[str, str], None]) -> None:
     """Call a function with each variable that this process reads from now on, and the reader's file."""
     kind: Any = type(os.environ)
     read, iterate = kind.__getitem__, kind.__iter__

@@ -11,7 +11,7 @@ import builtins
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Protocol
 
-from pytest_hierexport._files.paths import absolute
+from pytest_hierexport._files.paths import absolute, is_installed
 
 _TRIMMED = ("<frozen importlib._bootstrap>", "_call_with_frames_removed")
 """The file and the function by which Python knows the frames of its own that tracebacks leave out."""
@@ -54,14 +54,9 @@ def file_of(module: ModuleType) -> Path | None:
     return absolute(file) if isinstance(file, str) and os.path.isabs(file) else None  # noqa: PTH117
 
 
-def watch_loading(listeners: Sequence[Listener], is_installed: Callable[[Path], bool]) -> None:
-    """Tell the listeners, in this process, from now on.
-
-    Args:
-        listeners: Those that are in this list at the time.
-        is_installed: Whether a file is no part of the project: its modules are not told.
-    """
-    files = _Files(is_installed)
+def watch_loading(listeners: Sequence[Listener]) -> None:
+    """Tell the listeners that are in this list at the time, in this process, from now on."""
+    files = _Files()
     import_statement, import_module, run = builtins.__import__, importlib.import_module, SourceFileLoader.exec_module
 
     def statement_and_tell(
@@ -122,8 +117,7 @@ def trimmed(function: Any) -> Any:
 class _Files:
     """The files of the project's modules, by the modules' names."""
 
-    def __init__(self, is_installed: Callable[[Path], bool]) -> None:
-        self._is_installed = is_installed
+    def __init__(self) -> None:
         self.installed: set[str] = set(sys.builtin_module_names)
         """The names of modules that are no part of the project, as those that they hold."""
 
@@ -134,13 +128,13 @@ class _Files:
                 dots = "" if name.startswith(".") else "." * level
                 name = resolve_name(f"{dots}{name}", _package(names))
         file = self._loaded_from(name)
-        if file is not None and self._is_installed(file):
+        if file is not None and is_installed(file):
             self.installed.add(name)
             return []
         packages = accumulate(name.split("."), "{}.{}".format)  # the last is the module itself
         loaded = [*packages, *(f"{name}.{each}" for each in fromlist if isinstance(each, str))]
         files = filter(None, map(self._loaded_from, loaded))
-        return [file for file in files if not self._is_installed(file)]
+        return [file for file in files if not is_installed(file)]
 
     @staticmethod
     def _loaded_from(name: str) -> Path | None:

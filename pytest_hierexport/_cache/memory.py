@@ -16,10 +16,12 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
+
+from pytest_hierexport._files.paths import is_project
 
 _MOST = 200_000
 """The number of objects beyond which a module's memory is not compared."""
@@ -36,7 +38,7 @@ def kept_by(module: ModuleType) -> dict[str, object]:
     return {name: value for name, value in vars(module).items() if not _is_set_by_python(module, name, value)}
 
 
-def fingerprint(kept: Mapping[str, object], is_project: Callable[[str], bool]) -> int | None:
+def fingerprint(kept: Mapping[str, object]) -> int | None:
     """Return a number for what names lead to; None where that is too much to compare.
 
     Functions and classes of other code than the project are not entered.
@@ -49,7 +51,7 @@ def fingerprint(kept: Mapping[str, object], is_project: Callable[[str], bool]) -
         found.append(id(value))
         if id(value) not in seen:
             seen.add(id(value))
-            waiting += _parts(value, is_project)
+            waiting += _parts(value)
         if len(seen) > _MOST:
             return None
     return hash(tuple(found))
@@ -62,7 +64,7 @@ def _is_set_by_python(module: ModuleType, name: str, value: object) -> bool:
     return name in _OF_PYTHON
 
 
-def _parts(value: object, is_project: Callable[[str], bool]) -> Iterable[object]:
+def _parts(value: object) -> Iterable[object]:
     """Return the objects that one holds and that code may change through it."""
     # `isinstance` would ask the object for its `__class__`, which may be code of its own.
     kind = type(value)

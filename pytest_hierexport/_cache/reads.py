@@ -32,7 +32,15 @@ from pytest_hierexport._cache.inputs import Inputs, Signature, signature
 from pytest_hierexport._cache.loading import watch_loading
 from pytest_hierexport._cache.programs import asks_for_a_version, is_own_program, looks_for_a_library, program_of
 from pytest_hierexport._cache.searches import FOLDER, nearest_importer, watch_searches
-from pytest_hierexport._files.paths import AROUND_TESTS, PACKAGE, absolute, of_standard_library, package_folders
+from pytest_hierexport._files.paths import (
+    AROUND_TESTS,
+    PACKAGE,
+    absolute,
+    installed_folders,
+    is_installed,
+    is_project,
+    of_standard_library,
+)
 from pytest_hierexport._files.temporary import RUN_FOLDER
 from pytest_hierexport._files.unrecorded import paused, unrecorded
 
@@ -70,13 +78,13 @@ class Reads:
         self.environment: Mapping[str, str] = {}
         """The environment at the start: what this process sets itself is no input."""
         self._signatures: dict[Path, Signature | None] = {}
-        self.logs = Logs(is_installed, _is_project)
+        self.logs = Logs()
         """To whom each read is attributed."""
 
     def start(self) -> None:
         """Record what is read from now on."""
         # The hook calls both, and must not see the files that they open.
-        _installed_folders()
+        installed_folders()
         tempfile.gettempdir()
         _install_hooks()
         self.environment = dict(os.environ)
@@ -131,7 +139,7 @@ class Reads:
         """Note that a module was looked for in a folder."""
         if not is_installed(absolute(folder or ".")):
             importer = nearest_importer()
-            by_project = not paused.get() and (_is_project(importer) or (found and importer.startswith(_OURS)))
+            by_project = not paused.get() and (is_project(importer) or (found and importer.startswith(_OURS)))
             self.logs.add_search(module, str(absolute(folder or ".")), by_project=bool(by_project))
         if found is not None:
             # Who imports a module that is loaded by then does not look for it: it counts with the module.
@@ -183,8 +191,8 @@ _active: list[Reads] = []
 def _install_hooks() -> None:
     """Install the one audit hook of this process, which Python never removes, and watch its environment."""
     sys.addaudithook(_hook)
-    watch_environment(_variable_hook, is_installed)
-    watch_loading(_active, is_installed)
+    watch_environment(_variable_hook)
+    watch_loading(_active)
     watch_searches(_active)
 
 
@@ -196,7 +204,7 @@ def _hook(event: str, args: tuple[object, ...]) -> None:
 
 def _variable_hook(name: str, reader: str) -> None:
     if not paused.get():
-        by_project = _is_project(reader)
+        by_project = is_project(reader)
         for logs in (reads.logs for reads in _active):
             for log in logs.current() if by_project else [logs.common]:
                 log.variables.add(name)
@@ -233,22 +241,3 @@ def _source_of(path: Path) -> Path:
     if sys.pycache_prefix and path.is_relative_to(sys.pycache_prefix):
         return Path("/", path.parent.relative_to(sys.pycache_prefix), f"{stem}.py")
     return path.parent.parent / f"{stem}.py" if path.parent.name == "__pycache__" else path
-
-
-def _is_project(file: str) -> bool:
-    """Whether a file of code is one of the project, not generated."""
-    return os.path.isabs(file) and not file.startswith(_installed_folders())  # noqa: PTH117  # called for each function
-
-
-def is_installed(path: Path) -> bool:
-    """Whether a path belongs to Python, an installed package or the system, whose versions identify it."""
-    return f"{path}{os.sep}".startswith(_installed_folders())
-
-
-@cache
-def _installed_folders() -> tuple[str, ...]:
-    # Python looks there for its library in one file before it looks in the folder.
-    archive = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
-    python = [*package_folders(), str(Path(sysconfig.get_paths()["stdlib"]).with_name(archive))]
-    others = [folder for folder in sys.path if Path(folder).name in {"site-packages", "dist-packages"}]
-    return tuple(f"{absolute(folder)}{os.sep}" for folder in (*python, *others, str(PACKAGE), "/proc", "/sys", "/dev"))

@@ -1,4 +1,4 @@
-"""Looks at paths: makes them absolute, finds whether they exist, checks endings; digests files and texts."""
+"""Looks at paths: whether they exist, what is installed, which endings they have; digests files and texts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import hashlib
 import json
 import os
 import site
+import sys
 import sysconfig
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from pytest_hierexport._errors import UsageError
@@ -72,6 +74,26 @@ def package_folders() -> list[str]:
     """Return the folders of Python's library and of installed packages."""
     paths = sysconfig.get_paths()
     return [*(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")), *site.getsitepackages()]
+
+
+@cache
+def installed_folders() -> tuple[str, ...]:
+    """Return the folders of Python, of installed packages and of the system, each with a separator at its end."""
+    # Python looks there for its library in one file before it looks in the folder.
+    archive = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
+    python = [*package_folders(), str(Path(sysconfig.get_paths()["stdlib"]).with_name(archive))]
+    others = [folder for folder in sys.path if Path(folder).name in {"site-packages", "dist-packages"}]
+    return tuple(f"{absolute(folder)}{os.sep}" for folder in (*python, *others, str(PACKAGE), "/proc", "/sys", "/dev"))
+
+
+def is_installed(path: Path) -> bool:
+    """Whether a path belongs to Python, an installed package or the system, whose versions identify it."""
+    return f"{path}{os.sep}".startswith(installed_folders())
+
+
+def is_project(file: str) -> bool:
+    """Whether a file of code is one of the project, not generated."""
+    return os.path.isabs(file) and not file.startswith(installed_folders())  # noqa: PTH117  # called for each function
 
 
 def of_standard_library(file: str) -> bool:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._cache.cache import SIZE, Cache
-from pytest_hierexport._cache.reads import Reads, is_installed
+from pytest_hierexport._cache.reads import Reads
 from pytest_hierexport._files.atomic import write_new
-from pytest_hierexport._files.paths import PACKAGE, digest_of_all, text_digest
+from pytest_hierexport._files.paths import PACKAGE, digest_of_all, is_installed, text_digest
 from pytest_hierexport._pytest.kept_files import CACHE
 from pytest_hierexport._text import first_names
 

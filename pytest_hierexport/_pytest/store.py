@@ -17,13 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._cache import reads
 from pytest_hierexport._cases.exporting import module_of
 from pytest_hierexport._cases.factories import file_of, find_module
 from pytest_hierexport._cases.steps import ONNXRUNTIME, exported_case
 from pytest_hierexport._errors import CrashError, NoVerdictError, raise_if_disk_full
 from pytest_hierexport._export.choices import is_own
-from pytest_hierexport._files.paths import absolute, digest_of_all, text_digest
+from pytest_hierexport._files.paths import absolute, digest_of_all, is_installed, text_digest
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, deploy_into, export_into, from_fields, from_record
 from pytest_hierexport._stages import stage
@@ -59,7 +58,7 @@ def _code_digest(name: str) -> str:
     # A package without `__init__.py` has no file, and may have several folders.
     folders = [absolute(folder) for folder in (spec and spec.submodule_search_locations) or ()]
     places = folders or list(filter(None, [file_of(spec)]))
-    return " ".join(_digest_of(place) if reads.is_installed(place) else _OF_PROJECT for place in places)
+    return " ".join(_digest_of(place) if is_installed(place) else _OF_PROJECT for place in places)
 
 
 def _digest_of(place: Path) -> str:
