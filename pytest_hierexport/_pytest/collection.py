@@ -78,23 +78,17 @@ def relayed(plan: Plan) -> dict[Path, tuple[Case, ...]]:
 
     Where the arguments choose among the models, it collects those alone.
     """
-    root, here = plan.config.rootpath, plan.config.invocation_params.dir
-    wanted = named_anchors(plan) if chooses(plan) else plan.anchors
+    root, wanted = plan.config.rootpath, named_anchors(plan) if chooses(plan) else plan.anchors
     return {
         anchor: cases
         for anchor, cases in plan.anchors.items()
-        if anchor in wanted and (anchor == root or "[" in _argument(anchor, here) or _is_ignored(plan.config, anchor))
+        if anchor in wanted and (anchor == root or "[" in plan.shown(anchor) or _is_ignored(plan.config, anchor))
     }
 
 
 def _is_ignored(config: pytest.Config, anchor: Path) -> bool:
     below = [path for path in (anchor, *anchor.parents) if config.rootpath in path.parents]
     return any(config.hook.pytest_ignore_collect(collection_path=path, config=config) for path in below)
-
-
-def _argument(path: Path, here: Path) -> str:
-    """Return a path as an argument of pytest, relative to the folder it was started in, whose name may hold `[`."""
-    return os.path.join(os.curdir, os.path.relpath(path, here))  # noqa: PTH118  # Path drops the leading dot
 
 
 def _split(argument: str, here: Path) -> tuple[Path, str]:
@@ -110,7 +104,7 @@ def names_a_file(config: pytest.Config, files: Iterable[Path]) -> bool:
 
 def named_anchors(plan: Plan) -> dict[Path, str]:
     """Return the anchors that arguments name, with the rest of each argument; only an id names a folder."""
-    named = (_split(argument, plan.config.invocation_params.dir) for argument in plan.config.args)
+    named = (_split(argument, plan.settings.here) for argument in plan.config.args)
     return {path: rest for path, rest in named if path in plan.anchors and (rest or path.is_file())}
 
 
@@ -126,7 +120,7 @@ def arguments(plan: Plan) -> list[str]:
     A walk through a folder among the arguments reaches what lies below it. pytest 9 drops an argument for a file
     there; pytest 8 walks no further than that file.
     """
-    here, named, by_relay = plan.config.invocation_params.dir, named_anchors(plan), relayed(plan)
+    here, named, by_relay = plan.settings.here, named_anchors(plan), relayed(plan)
     split = [(argument, *_split(argument, here)) for argument in plan.config.args]
     own = by_relay.keys() & named.keys()
     given = list(dict.fromkeys(f"{plan.relay}{rest}" if path in own else argument for argument, path, rest in split))
@@ -137,7 +131,8 @@ def arguments(plan: Plan) -> list[str]:
     walked = {path for _, path, rest in split if not rest and path.is_dir()}
     reached = {each for each in plan.anchors if each not in by_relay and not walked.isdisjoint(each.parents)}
     added = (each for each in plan.anchors if each not in named and each not in reached)
-    return [*given, *dict.fromkeys(str(plan.relay) if each in by_relay else _argument(each, here) for each in added)]
+    # Relative, for the name of a folder above may hold `[`, too; pathlib would drop the leading dot.
+    return [*given, *dict.fromkeys(str(plan.relay) if each in by_relay else f"./{plan.shown(each)}" for each in added)]
 
 
 def replaces_module(plan: Plan, path: Path) -> bool:
@@ -148,6 +143,5 @@ def replaces_module(plan: Plan, path: Path) -> bool:
     if path not in plan.anchors or any(path.match(pattern) for pattern in plan.config.getini("python_files")):
         return False
     names = {escape(case.name) for case in plan.anchors[path]}
-    here = plan.config.invocation_params.dir
-    split = [_split(argument, here) for argument in plan.config.invocation_params.args]
+    split = [_split(argument, plan.settings.here) for argument in plan.config.invocation_params.args]
     return all(rest.removeprefix("::").partition("::")[0] in names for named, rest in split if named == path)
