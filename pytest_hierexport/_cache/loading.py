@@ -55,7 +55,7 @@ def file_of(module: ModuleType) -> Path | None:
 
 
 def watch_loading(listeners: Sequence[Listener]) -> None:
-    """Tell the listeners that are in this list at the time, in this process, from now on."""
+    """Tell the listeners, those in the list at the time, of each module that is imported or run from now on."""
     files = _Files()
     import_statement, import_module, run = builtins.__import__, importlib.import_module, SourceFileLoader.exec_module
 

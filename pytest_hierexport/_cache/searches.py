@@ -34,7 +34,7 @@ _SUFFIXES = tuple(importlib.machinery.all_suffixes())
 
 
 def watch_searches(listeners: Sequence[Listener]) -> None:
-    """Tell those that are in this list at the time, in this process, from now on."""
+    """Tell the listeners, those in the list at the time, of each search in a folder from now on."""
     find = FileFinder.find_spec
 
     def find_and_tell(finder: FileFinder, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:

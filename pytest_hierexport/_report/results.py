@@ -27,7 +27,7 @@ def item_name(check: str) -> str:
 
 
 def is_item(name: str) -> bool:
-    """Whether :func:`item_name` gives this name, or one that lacks parameters of the project's own."""
+    """Whether a name is one of :func:`item_name`, also with further parameters, from fixtures of the project."""
     with_parameters = name.startswith((f"{_SNAPSHOT_ITEM}[", f"{_RULE_ITEM}[")) and name.endswith("]")
     return name == _SNAPSHOT_ITEM or with_parameters
 
