@@ -19,6 +19,7 @@ from pytest_hierexport._text import one_line, printable
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
+    from pytest_hierexport._pytest.outcome import ExportOutcome
     from pytest_hierexport._rules.base import Rule
 
 _HANG: pytest.StashKey[HangError] = pytest.StashKey()
@@ -37,22 +38,18 @@ class ModelSuite(Suite):
 
     def test_snapshot(self, request: pytest.FixtureRequest) -> None:
         """The model's hierarchy is the one that was committed."""
-        run, test = request.config.stash[RUN], item_name(SNAPSHOT)
-        with _limited(run, self.case, test, request):
-            with _reported(run, self.case, request, _failure_of(self.case)):
-                outcome = run.succeeded(self.case)
+        with _exported(self.case, SNAPSHOT, request) as (run, outcome):
             told = _reported(run, self.case, request, "the snapshot could not be checked")
             with told, stage("comparing the snapshot"):
                 check_snapshot(request, run, self.case, outcome.hierarchy)
 
     def test_must(self, must: Rule, request: pytest.FixtureRequest) -> None:
         """The model keeps the rule."""
-        run, test = request.config.stash[RUN], item_name(must.id)
-        with _limited(run, self.case, test, request):
-            with _reported(run, self.case, request, _failure_of(self.case)):
-                run.succeeded(self.case)
-            with _reported(run, self.case, request, f"{must.id} could not be checked"):
-                violations = run.store.violations(self.case, must)
+        with (
+            _exported(self.case, must.id, request) as (run, _),
+            _reported(run, self.case, request, f"{must.id} could not be checked"),
+        ):
+            violations = run.store.violations(self.case, must)
         if violations:
             raise RuleBroken(rule_message(run, self.case, request.node.name, must, violations))
 
@@ -74,11 +71,6 @@ def export_before(item: pytest.Item, run: Run, case: Case, check: str) -> None:
             item.stash[_HANG] = error
 
 
-def _failure_of(case: Case) -> str:
-    """Return the title of a case that has no file."""
-    return "could not be exported" if case.previous is None else f"the step {case.step} failed"
-
-
 @contextmanager
 def _reported(run: Run, case: Case, request: pytest.FixtureRequest, title: str) -> Iterator[None]:
     """Fail or skip a test whose check could not run."""
@@ -92,13 +84,17 @@ def _reported(run: Run, case: Case, request: pytest.FixtureRequest, title: str) 
 
 
 @contextmanager
-def _limited(run: Run, case: Case, test: str, request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test that takes longer than the case's limit, or whose export did."""
+def _exported(case: Case, check: str, request: pytest.FixtureRequest) -> Iterator[tuple[Run, ExportOutcome]]:
+    """Give the run and the case's export to a test; fail it where there is none, or where it takes too long."""
+    run = request.config.stash[RUN]
+    title = "could not be exported" if case.previous is None else f"the step {case.step} failed"
     try:
         if _HANG in request.node.stash:
             raise request.node.stash[_HANG]
-        with run.limited(case, test):
-            yield
+        with run.limited(case, item_name(check)):
+            with _reported(run, case, request, title):
+                outcome = run.succeeded(case)
+            yield run, outcome
     except HangError as error:
         raise CheckFailed(error_message(run, case, request.node.name, error.ended, error)) from None
 
