@@ -25,6 +25,7 @@ from torch import nn
 
 import watched_code
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._rules.decisions.deciding import Decisions, _other_module
 from pytest_hierexport._rules.decisions.instrument import Code, code_of, instrumented
 from pytest_hierexport._rules.decisions.operations import watching
@@ -145,6 +146,10 @@ class TestDecisions:
             "operator.eq(x, 'pool.0.head')",
             "functools.partial(operator.eq, 'pool.0.head')(x)",
             "list(filter('pool.0.head'.__eq__, [x]))",
+            "list(itertools.filterfalse(re.compile('pool').match, [x]))",
+            "x.encode().startswith(b'pool')",
+            "x.encode() == b'pool.0.head'",
+            "b'pool' in x.encode()",
             "operator.methodcaller('startswith', 'pool')(x)",
             "sorted([x], key=operator.methodcaller('startswith', 'pool'))",
             "[by for by in [operator.methodcaller('split', '.head', maxsplit=1)] if list(map(by, [x]))]",
@@ -158,7 +163,7 @@ class TestDecisions:
         ],
     )
     def test_of_a_name_are_told(self, code: str, load: Callable[[str], ModuleType], told: list[str]) -> None:
-        imports = "import collections, fnmatch, functools, math, operator, re"
+        imports = "import collections, fnmatch, functools, itertools, math, operator, re"
         run(load(f"{imports}\ndef f(x, y):\n    return {code}\n"), PATH, OTHER)
         assert told
 
@@ -188,6 +193,8 @@ class TestDecisions:
             "'%-40s pool' % x",
             "f'{x:>40} pool'",
             "', '.join([x, 'pool'])",
+            "x.encode().endswith(b'.0') or x.encode() == y.encode()",
+            "{x: 1, 'other': 2}['other']",
             "{x} | {y}",
             "'pool' == 'pool'",
             "{'pool': 1}['pool']",
@@ -290,6 +297,10 @@ class TestDecisions:
             "'ToyModel' in config.architectures",
             "getattr(config, 'model_type', None) in ('toy',)",
             "{'toy': 1}[config.model_type]",
+            "collections.defaultdict(int, toy=1)[config.model_type]",
+            "types.MappingProxyType({'toy': 1})[config.model_type]",
+            "'ToyModel' in set(config.architectures)",
+            "{config.model_type: 1}.get('toy')",
             "(config.model_type, 1) in {('toy', 1)}",
             "{('toy', 1): 2}[config.model_type, 1]",
             "type(config).__name__ in {'ToyConfig', 'OtherConfig'}",
@@ -299,7 +310,7 @@ class TestDecisions:
         ],
     )
     def test_of_names_that_stay_are_told(self, code: str, load: Callable[[str], ModuleType], told: list[str]) -> None:
-        module = load(f"def f(config):\n    return {code}\n")
+        module = load(f"import collections, types\ndef f(config):\n    return {code}\n")
         vars(module)["ToyConfig"] = ToyConfig
         run(module, ToyConfig())
         assert told
@@ -645,14 +656,23 @@ def f(model, wanted):
 """
 
     def found(self, module: ModuleType, wanted: str) -> list[str]:
+        return [violation.where for violation in self.violations(module, wanted)]
+
+    def violations(self, module: ModuleType, wanted: str) -> list[Violation]:
         model = module.Net()
         watch = Watch([Path(str(module.__file__))], model)
         with renamed(model, note=watch.asked) as renaming, watch.watching(renaming.names):
             module.f(model, wanted)
-        return [violation.where for violation in watch.violations]
+        return watch.violations
 
     def test_finds_what_the_exporter_spells(self, load: Callable[[str], ModuleType]) -> None:
         assert self.found(load(self.SOURCE.replace("{}", "'pooler'")), "") == ["exporter.py:10"]
+
+    def test_shows_the_name_before_a_longer_constant(self, load: Callable[[str], ModuleType]) -> None:
+        module = load(self.SOURCE.replace("name == {}", "{name} & {'pooler', 'pooler_of_another_model'}"))
+        assert [violation.found for violation in self.violations(module, "")] == [
+            "'pooler' decides `{name} & {'pooler', 'pooler_of_another_model'}` for 'pooler'"
+        ]
 
     def test_finds_it_where_the_heap_is_frozen(self, load: Callable[[str], ModuleType]) -> None:
         module = load(self.SOURCE.replace("{}", "'pooler'"))

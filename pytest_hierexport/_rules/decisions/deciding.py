@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import EnumMeta
 from functools import partial
 from operator import getitem
 from pathlib import Path, PurePath
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 from pytest_hierexport._rules.decisions.source import loaded
@@ -87,12 +87,12 @@ class Decisions:
         """Note a lookup in a table that gives something else under the old names."""
         if table is sys.modules or not is_a(table, *TABLES) or not isinstance(key, (str, type, tuple)):
             return
+        keys = table.keys() if is_a(table, dict, ChainMap, MappingProxyType) else table
         other, found = under_old(self.names, key), None
         if not _holds(table, key):
             spellings = self.names.new(key) if other is key and isinstance(key, str) else (other,)
             found = next((each for each in spellings if _holds(table, each)), None)
-        elif isinstance(table, (list, tuple)) or any(isinstance(text, Marked) for text in texts(key)):
-            keys = table.keys() if type(table) is dict else table
+        elif isinstance(table, (list, tuple)) or (is_translated(keys) and Marked in map(type, texts((key, keys)))):
             is_other = is_translated(keys) and not _holds(under_old(self.names, keys), other)
             # The old class stays among the bases of the new one: its name alone would not be there.
             is_other |= not isinstance(key, Marked) and not _holds([k for k in keys if not isinstance(k, Marked)], key)

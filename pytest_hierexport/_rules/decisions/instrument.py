@@ -90,6 +90,7 @@ def code_of(path: Path) -> Code:
 
 
 _code_of = lru_cache(maxsize=1024)(Code)
+_CALLERS = {"map", "filter", "filterfalse", "starmap", "takewhile", "dropwhile"}
 _BETWEEN = re.compile(r"[,;:\n\"{}\[\]]")
 """What is between the names of a list, of JSON, and of a class with its module (`package.module:Class`)."""
 _OF_SENTENCES = re.compile(r"[^-\w.]")
@@ -134,7 +135,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Watch what is called, and what others call: `map(by_name, names)`, `key=ORDER.index`."""
-        passes = getattr(node.func, "id", "") in {"map", "filter"}
+        passes = getattr(node.func, "id", getattr(node.func, "attr", "")) in _CALLERS
         if passes and node.args and not isinstance(node.args[0], ast.Starred):
             node.args[0] = _call("passed", node, node.args[0])
         node.func = _call("called", node, node.func)

@@ -128,8 +128,7 @@ def _ask_attribute(decisions: Decisions, _: Any, owner: Any = None, name: Any = 
     """Look up an attribute by its name; the modules of the model note their old names themselves."""
     if under_old(decisions.names, name) is not name and not hasattr(type(owner), "named_modules"):
         old = decisions.names.old(str(name))
-        has = getattr_static(owner, old, decisions) is not decisions
-        decisions.look_up(_, [old] if has else [], name)
+        decisions.look_up(_, [old] if getattr_static(owner, old, decisions) is not decisions else [], name)
 
 
 def _look_up_module(decisions: Decisions, _: Any, /, name: Any = None, *__: Any, **___: Any) -> None:
@@ -162,7 +161,7 @@ _WRITERS = """
     __getitem__ capitalize casefold expandtabs format join lower lstrip rstrip splitlines strip swapcase title upper
 """
 _NAMED: Sequence[tuple[_Handler, Sequence[Any], str]] = (
-    (Decisions.compute, [str], _OF_TEXTS),
+    (Decisions.compute, [str, bytes], _OF_TEXTS),
     (Decisions.compute, [re, re.Pattern], "match search fullmatch findall finditer split sub subn"),
     (Decisions.compute, [set, frozenset, KeysView, type({}.keys())], _OF_SETS),
     (Decisions.compute, [PurePath], "match full_match is_relative_to"),

@@ -10,6 +10,7 @@ words tell nothing. Such a text is marked with its alternative: what it would be
 from __future__ import annotations
 
 import operator
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, KeysView
 from pathlib import PurePath
@@ -48,9 +49,9 @@ def under_old(names: Names, value: Any, depth: int = 0) -> Any:
         return value.alternative if isinstance(value, Marked) else names.old(value)
     if isinstance(value, type):
         return names.classes.get(id(value), value)
-    if isinstance(value, PurePath):
-        text = names.old(str(value))
-        return value if text == str(value) else type(value)(text)
+    if isinstance(value, PurePath) or (isinstance(value, bytes) and len(value) <= _MOST_ITEMS):
+        old = names.old(text := os.fsdecode(value))
+        return value if old is text else os.fsencode(old) if isinstance(value, bytes) else type(value)(old)
     copy = _copy(value)
     if copy is None or depth > _DEEPEST:
         return value
@@ -73,8 +74,8 @@ def is_translated(value: Any) -> bool:
 def texts(value: Any, depth: int = 0) -> Iterator[str]:
     """Yield the texts that a value is or holds: of a class its name, of a regular expression its pattern."""
     value = value.pattern if isinstance(value, re.Pattern) else value.__name__ if isinstance(value, type) else value
-    if isinstance(value, (str, PurePath)):
-        yield value if isinstance(value, str) else str(value)
+    if isinstance(value, (str, bytes, PurePath)):
+        yield value if isinstance(value, str) else os.fsdecode(value)
     elif depth <= _DEEPEST and is_a(value, *_COPIED, KeysView):
         for item in value:
             yield from texts(item, depth + 1)

@@ -117,11 +117,11 @@ class Watch:
         spelled = [each for each in constants - {OTHER} if self._spells(each, words)]
         # What a name has in common with other models' names, as `node_` in `node_12`, is no name of the model.
         telling = [each for each in spelled if len(staying) < len(named) or not all(_share(each, s) for s in staying)]
-        constant = max(telling, key=lambda each: (len(each), each), default=None)
-        if constant is None:
-            return
         # Of a long text, such as a printed model, the word is shown.
         old = {word for text in (*named, *others) for word in (str(names.old(text)), *names.old(text).split())}
+        constant = max(telling, key=lambda each: (each in old, len(each), each), default=None)
+        if constant is None:
+            return
         parts, lows = _parts(constant.casefold()), ((word.casefold(), word) for word in old)
         *_, name = min((OTHER in low, len(parts - _parts(low)), len(word), word[:_MOST_SHOWN]) for low, word in lows)
         # What is passed to other code, as a `key` is, runs below that.
