@@ -14,6 +14,7 @@ import torch
 from onnx_ir.tensor_adapters import TorchTensor
 
 from pytest_hierexport._export.capture import Capture
+from pytest_hierexport._onnx.graph import initializers_ir
 
 
 def mode_checksums(model: torch.nn.Module) -> dict[torch.Tensor, int | None]:
@@ -45,7 +46,7 @@ def _checksum(tensor: torch.Tensor) -> int | None:
 def unshare(capture: Capture, written: AbstractSet[int]) -> None:
     """Give both graphs of a capture copies of some of the model's tensors, named by their `id`."""
     copies: dict[int, TorchTensor] = {}
-    for value in (value for graph in capture.after.graphs() for value in graph.initializers.values()):
+    for value in initializers_ir(capture.after):
         tensor = value.const_value
         raw = getattr(tensor, "raw", None)
         if isinstance(raw, torch.Tensor) and id(raw) in written:

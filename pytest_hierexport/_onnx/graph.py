@@ -91,6 +91,11 @@ def initializer_bytes(model: ir.Model) -> dict[str, int]:
     return {key: 0 if tensor is None else tensor.nbytes for key, tensor in tensors}
 
 
+def initializers_ir(model: ir.Model) -> Iterator[ir.Value]:
+    """Yield the initializers of all graphs of a model, those of subgraphs and functions included."""
+    return (value for graph in model.graphs() for value in graph.initializers.values())
+
+
 def inventory_ir(model: ir.Model) -> Inventory[ir.Node, ir.Value, ir.Graph]:
     """List the parts of an onnx_ir model; the initializers are values."""
     return _inventory(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 from pytest_hierexport._errors import UsageError, chain, in_words
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.absent import is_absent, stored_bytes
-from pytest_hierexport._onnx.graph import subgraphs_proto
+from pytest_hierexport._onnx.graph import initializers_ir, subgraphs_proto
 from pytest_hierexport._onnx.storage import load_proto
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def as_proto(model: Model) -> Iterator[tuple[onnx.ModelProto, Path | None]]:
         copied.CopyFrom(model)
         yield copied, None
     else:
-        tensors = [value.const_value for graph in model.graphs() for value in graph.initializers.values()]
+        tensors = [value.const_value for value in initializers_ir(model)]
         # A message does not say the folder of a file in which a tensor lies.
         outside = any(isinstance(tensor, ir.ExternalTensor) and not is_absent(tensor) for tensor in tensors)
         if not outside and sum(map(stored_bytes, tensors)) < _LARGE:

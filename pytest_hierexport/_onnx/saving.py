@@ -14,7 +14,7 @@ from pytest_hierexport._onnx import sidecar
 from pytest_hierexport._onnx.absent import is_absent, stored_bytes
 from pytest_hierexport._onnx.codec import entries_of
 from pytest_hierexport._onnx.external import outside_tensors
-from pytest_hierexport._onnx.graph import inventory_proto
+from pytest_hierexport._onnx.graph import initializers_ir, inventory_proto
 
 if TYPE_CHECKING:
     import onnx
@@ -41,7 +41,7 @@ def save_model(model: ir.Model, path: Path, beside: Beside, *, external_data: bo
     Raises:
         ExportError: A file cannot be written, or a tensor's data cannot be read.
     """
-    size = sum(stored_bytes(value.const_value) for graph in model.graphs() for value in graph.initializers.values())
+    size = sum(stored_bytes(value.const_value) for value in initializers_ir(model))
     external = size > _EXTERNAL_ABOVE if external_data is None else external_data
     with staged(path) as stage:
         proto = _serialise(model, stage.folder, f"{path.name}.data" if external else None)
@@ -125,8 +125,7 @@ def _serialise(model: ir.Model, folder: Path, data: str | None) -> onnx.ModelPro
     """Return the model as a message, its tensors inside or in the file `data`; the model itself is unchanged."""
     import onnx_ir as ir
 
-    values = (value for graph in model.graphs() for value in graph.initializers.values())
-    stored = [(value, value.const_value) for value in values if value.const_value is not None]
+    stored = [(value, value.const_value) for value in initializers_ir(model) if value.const_value is not None]
     try:
         _place(stored, folder, data)
         proto = ir.to_proto(model)

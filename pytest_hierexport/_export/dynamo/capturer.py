@@ -33,6 +33,7 @@ from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._export.quiet import no_graphs_printed, quiet
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._onnx.absent import fill_absent
+from pytest_hierexport._onnx.graph import initializers_ir
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -255,7 +256,7 @@ def remove_fakes(program: torch.onnx.ONNXProgram, model: ir.Model) -> None:
 
 def _fakes(model: ir.Model) -> Iterator[ir.Value]:
     """Yield the initializers whose tensors are fake."""
-    for value in (value for graph in model.graphs() for value in graph.initializers.values()):
+    for value in initializers_ir(model):
         if isinstance(getattr(value.const_value, "raw", None), FakeTensor):
             yield value
 

@@ -24,7 +24,7 @@ from pytest_hierexport._calls.modules import Module
 from pytest_hierexport._calls.patterns import calls_below
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.absent import fill_absent, stored_bytes
-from pytest_hierexport._onnx.graph import inventory_ir, subgraphs_ir
+from pytest_hierexport._onnx.graph import initializers_ir, inventory_ir, subgraphs_ir
 from pytest_hierexport._onnx.ir_tags import write
 from pytest_hierexport._onnx.models import Model
 from pytest_hierexport._onnx.operators import is_deterministic
@@ -247,7 +247,7 @@ def _infer(model: ir.Model) -> None:
     import onnx
 
     copied = model.clone()
-    for value in (value for graph in copied.graphs() for value in graph.initializers.values()):
+    for value in initializers_ir(copied):
         if stored_bytes(value.const_value) > _LONGEST_SHAPE:
             value.const_value = None
     fill_absent(copied)
