@@ -315,6 +315,11 @@ class TestDecisions:
         run(module, ToyConfig())
         assert told
 
+    def test_of_equal_keys_with_a_name_are_not(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        source = "def f(config, x):\n    return {(config.model_type, x): 1}[vars(type(config))['model_type'], x]\n"
+        assert run(load(source), ToyConfig(), PATH) == 1
+        assert not told
+
     @pytest.mark.parametrize(("code", "decides"), [("endswith('Config')", False), ("startswith('Own')", True)])
     def test_of_what_all_configurations_share_are_not(
         self, code: str, decides: bool, load: Callable[[str], ModuleType], told: list[str]

@@ -88,12 +88,12 @@ class Decisions:
         if table is sys.modules or not is_a(table, *TABLES) or not isinstance(key, (str, type, tuple)):
             return
         keys = table.keys() if is_a(table, dict, ChainMap, MappingProxyType) else table
-        other, found = under_old(self.names, key), None
+        other, held, found = under_old(self.names, key), keys if is_translated(keys) else (), None
         if not _holds(table, key):
             spellings = self.names.new(key) if other is key and isinstance(key, str) else (other,)
             found = next((each for each in spellings if _holds(table, each)), None)
-        elif isinstance(table, (list, tuple)) or (is_translated(keys) and Marked in map(type, texts((key, keys)))):
-            is_other = is_translated(keys) and not _holds(under_old(self.names, keys), other)
+        elif isinstance(table, (list, tuple)) or Marked in map(type, held if other is key else texts(key)):
+            is_other = held is keys and not _holds(under_old(self.names, keys), other)
             # The old class stays among the bases of the new one: its name alone would not be there.
             is_other |= not isinstance(key, Marked) and not _holds([k for k in keys if not isinstance(k, Marked)], key)
             found = [each for each in keys if _holds([each], key)] if is_other else None
