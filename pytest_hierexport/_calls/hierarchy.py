@@ -80,10 +80,6 @@ class CallTree(Mapping[str, Call]):
                 raise ValueError(f"call {name!r} comes before its parent {parent!r}")
             self._calls[name] = call
 
-    def __getitem__(self, name: str) -> Call:
-        """Return the call of that name."""
-        return self._calls[name]
-
     def __iter__(self) -> Iterator[str]:
         """Iterate over call names in execution order."""
         return iter(self._calls)
@@ -168,9 +164,10 @@ class Hierarchy(Shown, CallTree):
         Raises:
             KeyError: No call has this name; the message tells the nearest ones.
         """
-        if name not in self._calls:
-            raise unknown_call(name, self, self.tag)
-        return self._calls[name]
+        try:
+            return self._calls[name]
+        except KeyError:
+            raise unknown_call(name, self, self.tag) from None
 
     def __repr__(self) -> str:
         """Return the root's class, the number of calls and the number of levels."""
