@@ -124,9 +124,10 @@ class _Copier:
         for name, value in graph.initializers.items():
             copied = self._leaf(place, value, place.label(name), ("initializer", place.prefix, name))
             self.flat.initializers[place.prefix + encode(name)] = copied
-        for i, value in enumerate(graph.inputs):
-            leaf = ("input", place.prefix, i)
-            holder.body_inputs += (self._leaf(place, value, place.name(value), leaf, varying=True),)
+        holder.body_inputs += tuple(
+            self._leaf(place, value, place.name(value), ("input", place.prefix, i), varying=True)
+            for i, value in enumerate(graph.inputs)
+        )
         self._nodes(graph, place)
         holder.body_outputs += tuple(self._copied(place, value) for value in graph.outputs)
 
