@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -180,7 +179,7 @@ class Plan:
 
     def shown(self, path: Path) -> str:
         """Return a path as messages show it: from the folder that pytest was started in."""
-        return os.path.relpath(path, self.settings.here)
+        return relative(path, self.settings.here)
 
     @cached_property
     def checks(self) -> dict[str, tuple[Case, str, str]]:
