@@ -675,6 +675,19 @@ def test_operation_is_merged_into_the_survivor_of_its_consumers() -> None:
     assert found["q"] == [("b", "traced"), ("c", "merged")]
 
 
+@pytest.mark.parametrize("dropped", ["Identity", "Cast<to = 1>"])
+def test_merge_before_dropped_operations_finds_the_consumers_survivor(dropped: str) -> None:
+    # torch exports `Softplus` with a division by one behind it, which optimizers drop.
+    before = f"""g (float[2] x) => (float[2] y, float[2] z) {{ u = Relu(x)
+        p = Neg(u) pp = {dropped}(p) y = Exp(pp) q = Neg(u) qq = {dropped}(q) s = Sqrt(qq)
+        r = Neg(u) rr = {dropped}(r) t = Sqrt(rr) z = Add(s, t) }}"""
+    after = """g (float[2] x) => (float[2] y, float[2] z) { u = Relu(x)
+        p = Neg(u) y = Exp(p) q = Neg(u) s = Sqrt(q) z = Add(s, s) }"""
+    found = carried(before, after, p="a", y="a", q="b", s="b", r="c", t="c")
+    assert found["p"] == [("a", "traced")]
+    assert found["q"] == [("b", "traced"), ("c", "merged")]
+
+
 def test_input_taken_for_its_type_is_no_part_of_fusion() -> None:
     before = """g (float[2] x) => (float[2] y) {
         u = Relu(x) like = Neg(x) v = CastLike(u, like) c = Constant<value_float = 2.0>() s = Sqrt(c) y = Mul(v, s) }"""

@@ -159,7 +159,7 @@ class _Matcher:
         """
         folded: set[Node] = set()
         for node in sorted(self.merged, key=self.before.order.__getitem__, reverse=True):
-            consumers = self.before.consumers_of(node)
+            consumers = list(self._consumers(node))
             survivors = {new for consumer in consumers for new in self._became(consumer)}
             feeding = [each for each in self.merged[node] if not survivors.isdisjoint(self.after.consumers_of(each))]
             if not node.varying and not feeding and (survivors or not folded.isdisjoint(consumers)):
@@ -167,6 +167,20 @@ class _Matcher:
                 del self.merged[node]
             else:
                 self.merged[node] = feeding or self.merged[node]
+
+    def _consumers(self, node: Node) -> Iterator[Node]:
+        """Yield the nodes before that take an output of a node, also as an equal value that a dropped operation gives.
+
+        `Softplus` needs it, which is exported with a division by one.
+        """
+        numbers = self.numbering.old
+        for output in node.outputs:
+            for consumer in self.before.consumers.get(output, ()):
+                passes_through = any(numbers[each] == numbers[output] for each in consumer.outputs)
+                if passes_through and not self._became(consumer):
+                    yield from self._consumers(consumer)
+                else:
+                    yield consumer
 
     def _by_name(self) -> dict[Node, Node]:
         """Return the nodes after that have the operator, and the first output's name or the key, of a node before.
