@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
-from inspect import getframeinfo
 from itertools import takewhile
-from linecache import getline
 from pathlib import Path
 from traceback import walk_stack
 from types import FrameType
@@ -24,6 +21,7 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.modules import class_of
 from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._rules.base import Violation
+from pytest_hierexport._rules.computed import computed_source
 from pytest_hierexport._rules.decisions.deciding import OTHER, Decisions, attribute_of
 from pytest_hierexport._rules.decisions.instrument import Code, code_of, instrumented, live_functions, nested
 from pytest_hierexport._rules.decisions.operations import watching
@@ -119,17 +117,16 @@ class Watch:
         telling = [each for each in spelled if len(staying) < len(named) or not all(_share(each, s) for s in staying)]
         # Of a long text, such as a printed model, the word is shown.
         old = {word for text in (*named, *others) for word in (str(names.old(text)), *names.old(text).split())}
-        constant = max(telling, key=lambda each: (each in old, len(each), each), default=None)
-        if constant is None:
-            return
-        parts, lows = _parts(constant.casefold()), ((word.casefold(), word) for word in old)
-        *_, name = min((OTHER in low, len(parts - _parts(low)), len(word), word[:_MOST_SHOWN]) for low, word in lows)
-        # What is passed to other code, as a `key` is, runs below that.
+        if constant := max(telling, key=lambda each: (each in old, len(each), each), default=None):
+            expected = "no name of the model decides anything"
+            do = "decide by what a module holds, where its class is defined or what was recorded, or add an option"
+            found = f"for {_most_like(constant, old)!r}"
+            self._keep(self._at_work(), constant, expected, lambda code: f"{constant!r} decides `{code}` {found}", do)
+
+    def _at_work(self) -> FrameType:
+        """Return the innermost frame of the exporter: what it passes to other code, as a `key`, runs below that."""
         frames = (each for each, _ in walk_stack(sys._getframe()))
-        frame = next((each for each in frames if resolved(each.f_code.co_filename) in self._codes), sys._getframe())
-        expected = "no name of the model decides anything"
-        do = "decide by what a module holds, where its class is defined or what was recorded, or add an option"
-        self._keep(frame, constant, expected, lambda code: f"{constant!r} decides `{code}` for {name!r}", do)
+        return next((each for each in frames if resolved(each.f_code.co_filename) in self._codes), sys._getframe())
 
     def _keep(self, frame: FrameType, name: str, expected: str, found: Callable[[str], str], do: str) -> None:
         """Keep what was `found` in the source of what a frame computes now, if that is the exporter's."""
@@ -137,7 +134,7 @@ class Watch:
         place = path, frame.f_lineno, name
         if path in self._codes and place not in self._found and not self._is_models(frame):
             where = f"{self._shown[path].as_posix()}:{frame.f_lineno}"
-            self._found[place] = Violation(where, expected, found(_code_of(frame)), do)
+            self._found[place] = Violation(where, expected, found(computed_source(frame)), do)
 
     def _spells(self, constant: str, words: AbstractSet[str]) -> bool:
         """Return whether constants of the source make up a text that spells words of a name, or a part of them."""
@@ -159,13 +156,6 @@ class Watch:
         return any(each.f_code in self._own for each, _ in above)
 
 
-def _code_of(frame: FrameType) -> str:
-    """Return the source of what a frame computes now, in one line; in Python 3.10 the first line of it."""
-    file, place = frame.f_code.co_filename, getattr(getframeinfo(frame, context=0), "positions", None)
-    code = place and ast.get_source_segment(Path(file).read_text("utf-8", "replace"), place)
-    return " ".join((code or getline(file, frame.f_lineno)).split())
-
-
 def _plain(text: str) -> str:
     r"""Return a text in lower case, and without what escapes it in a regular expression: `stem.` for `Stem\.`."""
     return re.sub(r"\\(\W)", r"\1", text.casefold())
@@ -174,6 +164,12 @@ def _plain(text: str) -> str:
 def _parts(text: str) -> set[str]:
     """Return what may be a name in a text: two letters or more, with and without the digits beside them (`t5`)."""
     return {*_LETTERS.findall(text), *_WITH_DIGITS.findall(text)}
+
+
+def _most_like(constant: str, names: Iterable[str]) -> str:
+    """Return the name that has most of a constant's parts, of several the shortest."""
+    parts, lows = _parts(constant.casefold()), ((name.casefold(), name) for name in names)
+    return min((OTHER in low, len(parts - _parts(low)), len(name), name[:_MOST_SHOWN]) for low, name in lows)[-1]
 
 
 def _share(constant: str, text: Marked) -> bool:
