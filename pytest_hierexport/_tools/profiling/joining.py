@@ -21,15 +21,20 @@ if TYPE_CHECKING:
     import onnx
 
 _Label = tuple[str, str]
-_Level = dict[_Label, list[str]]
+"""The name and the operator of a node, which identify it in a profile."""
+_Graph = dict[_Label, list[str]]
+"""The keys of the nodes of one graph by their labels."""
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A kernel with the key of its node; None if no node or more than one matches."""
+    """A kernel with the node that it ran."""
 
     kernel: Kernel
     key: str | None
+    """The node's key; None if no node or more than one matches."""
+    level: int
+    """0 in the main graph, 1 in the subgraph of one of its nodes, and so on."""
 
 
 def name_all_nodes(model: onnx.ModelProto) -> None:
@@ -47,45 +52,45 @@ def name_all_nodes(model: onnx.ModelProto) -> None:
 def join(runs: Iterable[Sequence[Kernel]], model: onnx.ModelProto) -> list[tuple[Joined, ...]]:
     """Return the kernels of each run with the keys of their nodes, each followed by the kernels of its subgraphs."""
     # The key of a node in a subgraph is that of the holding node, the subgraph's place there and its own, with slashes.
-    graphs = grouped(walk(model), lambda item: item[0].rpartition("/")[0])
-    levels = {graph: _level(nodes) for graph, nodes in graphs.items()}
-    held = grouped(levels, lambda graph: graph.rpartition("/")[0])
-    inside = {holder: [levels[graph] for graph in each if graph] for holder, each in held.items()}
-    main = [levels[""]] if "" in levels else []
-    return [tuple(_join(kernels, main, inside)) for kernels in runs]
+    nodes = grouped(walk(model), lambda item: item[0].rpartition("/")[0])
+    graphs = {place: _graph(of_graph) for place, of_graph in nodes.items()}
+    held = grouped(graphs, lambda place: place.rpartition("/")[0])
+    inside = {holder: [graphs[place] for place in places if place] for holder, places in held.items()}
+    main = [graphs[""]] if "" in graphs else []
+    return [tuple(_join(kernels, 0, main, inside)) for kernels in runs]
 
 
-def _level(nodes: Iterable[tuple[str, onnx.NodeProto]]) -> _Level:
-    """Return the keys of the nodes of one graph by name and operator, which identify them in a profile."""
+def _graph(nodes: Iterable[tuple[str, onnx.NodeProto]]) -> _Graph:
     labels = grouped(nodes, lambda item: (item[1].name, item[1].op_type))
     return {label: [key for key, _ in equal] for label, equal in labels.items()}
 
 
-def _label(kernel: Kernel, level: _Level) -> _Label:
-    """Return the name and the operator of a kernel's node; its name may be empty."""
+def _label(kernel: Kernel, graph: _Graph) -> _Label:
+    """Return the label of a kernel's node, whose name may be empty."""
     has_no_name = kernel.name == f"{kernel.op_type}_{kernel.index}"
     label = (kernel.name, kernel.op_type)
-    return ("", kernel.op_type) if has_no_name and label not in level else label
+    return ("", kernel.op_type) if has_no_name and label not in graph else label
 
 
-def _fit(kernels: Sequence[Kernel], level: _Level) -> int:
+def _fit(kernels: Sequence[Kernel], graph: _Graph) -> int:
     """Return the number of kernels with a node in a graph minus the number of those without."""
-    counts = Counter(_label(kernel, level) for kernel in kernels)
-    return sum(min(count, len(level.get(label, ()))) for label, count in counts.items()) * 2 - counts.total()
+    counts = Counter(_label(kernel, graph) for kernel in kernels)
+    return sum(min(count, len(graph.get(label, ()))) for label, count in counts.items()) * 2 - counts.total()
 
 
 def _join(
-    kernels: Sequence[Kernel], levels: Sequence[_Level], inside: Mapping[str, Sequence[_Level]]
+    kernels: Sequence[Kernel], level: int, graphs: Sequence[_Graph], inside: Mapping[str, Sequence[_Graph]]
 ) -> Iterator[Joined]:
-    best = max((_fit(kernels, level) for level in levels), default=0)
-    fitting = [level for level in levels if _fit(kernels, level) == best]
-    level = fitting[0] if len(fitting) == 1 else {}
+    """Yield the kernels with their nodes in the one of these graphs that fits best; several best ones tell no node."""
+    fits = [_fit(kernels, graph) for graph in graphs]
+    best = max(fits, default=0)
+    graph = graphs[fits.index(best)] if fits.count(best) == 1 else {}
     seen: Counter[_Label] = Counter()
     for kernel in kernels:
-        label = _label(kernel, level)
-        keys = level.get(label, ())
+        label = _label(kernel, graph)
+        keys = graph.get(label, ())
         key = keys[seen[label]] if seen[label] < len(keys) else None
         seen[label] += 1
-        yield Joined(kernel, key)
-        for graph in kernel.subgraphs:
-            yield from _join(graph, () if key is None else inside.get(key, ()), inside)
+        yield Joined(kernel, key, level)
+        for below in kernel.subgraphs:
+            yield from _join(below, level + 1, () if key is None else inside.get(key, ()), inside)

@@ -90,8 +90,10 @@ def _figures(measured: Measured, ran: onnx.ModelProto, attribution: Attribution)
     joined = join([run.kernels for run in runs], ran)
     name_all_nodes(ran)
     nodes = tuple(rollup.node_profiles(joined, walk(ran), attribution))
-    hierarchy, middle = attribution.hierarchy, sorted(range(len(runs)), key=lambda i: runs[i].duration)[len(runs) // 2]
-    unmatched, outside = rollup.unmatched_time(joined), float(median(run.outside for run in runs))
+    hierarchy = attribution.hierarchy
+    middle = sorted(range(len(runs)), key=lambda i: runs[i].duration)[len(runs) // 2]
+    unmatched = rollup.unmatched_time(joined)
+    outside = float(median(run.outside for run in runs))
     run_time = sum(node.self_time for node in nodes) + unmatched + outside
     calls = tuple(rollup.call_profiles(nodes, hierarchy, run_time))
     return Profile(
@@ -105,7 +107,7 @@ def _figures(measured: Measured, ran: onnx.ModelProto, attribution: Attribution)
         nodes=nodes,
         calls=calls,
         classes=tuple(rollup.class_profiles(nodes, calls, hierarchy, run_time)),
-        timeline=rollup.timeline(runs[middle], joined[middle]),
+        timeline=tuple(rollup.timeline(runs[middle].start, joined[middle])),
         hierarchy=hierarchy,
         graph=ran.graph.name,
         coverage=attribution.coverage(),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
 from pytest_hierexport._calls.names import encode_operator
-from pytest_hierexport._tools.profiling.events import Kernel, ModelRun
+from pytest_hierexport._tools.profiling.events import Kernel
 from pytest_hierexport._tools.profiling.figures import CallProfile, ClassProfile, KernelSlice, NodeProfile
 from pytest_hierexport._tools.profiling.joining import Joined
 
@@ -142,14 +142,9 @@ def _part(time: float, run_time: float) -> float:
     return time / run_time if run_time else 0.0
 
 
-def timeline(run: ModelRun, joined: Iterable[Joined]) -> tuple[KernelSlice, ...]:
-    """Return the kernels of a run in order, each followed by the kernels of its subgraphs."""
-    level = {id(kernel): 0 for kernel in run.kernels}
-    slices = []
-    # A kernel comes before those of its subgraphs.
+def timeline(start: int, joined: Iterable[Joined]) -> Iterator[KernelSlice]:
+    """Yield the kernels of a run that began at `start`, each followed by the kernels of its subgraphs."""
     for each in joined:
         kernel = each.kernel
-        level.update({id(inner): level[id(kernel)] + 1 for graph in kernel.subgraphs for inner in graph})
-        start, depth = kernel.start - run.start, level[id(kernel)]
-        slices.append(KernelSlice(each.key, kernel.name, kernel.op_type, start, kernel.duration, depth))
-    return tuple(slices)
+        began = kernel.start - start
+        yield KernelSlice(each.key, kernel.name, kernel.op_type, began, kernel.duration, each.level)
