@@ -8,14 +8,14 @@ The nodes and names of a shared function are copied from the first region.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 import onnx_ir as ir
 
 from pytest_hierexport._carry.definitions import attributes
 from pytest_hierexport._carry.tensors import tensor_key
 from pytest_hierexport._onnx.graph import subgraphs_ir
-from pytest_hierexport._tools.modules.region import Region, nodes_inside
+from pytest_hierexport._tools.modules.region import Region, nodes_inside, values_in
 
 DOMAIN = "hierexport"
 """The domain of these functions."""
@@ -58,15 +58,6 @@ def _type(value: ir.Value) -> Hashable:
     return str(value.type), str(value.shape)
 
 
-def _values(graph: ir.Graph) -> Iterator[ir.Value]:
-    """Yield the inputs of a graph, and all values in it and in its subgraphs."""
-    yield from graph.inputs
-    for node in nodes_inside(graph):
-        yield from node.outputs
-        for _, below in subgraphs_ir(node):
-            yield from (*below.inputs, *below.initializers.values())
-
-
 def function_of(region: Region, name: str, path: str, opsets: Mapping[str, int]) -> ir.Function:
     """Return a function of copies of the region's nodes.
 
@@ -75,7 +66,7 @@ def function_of(region: Region, name: str, path: str, opsets: Mapping[str, int])
     view = ir.GraphView(region.entering, region.leaving, nodes=region.nodes, name=name)
     graph = view.clone()
     own = {value for node in graph for value in node.outputs}
-    taken = {value.name for value in _values(graph)}
+    taken = {value.name for value in values_in(graph)}
     for value in graph.inputs:
         # Before the value gets a new name, which would rename its tensor too; the model shares that tensor.
         value.const_value = None

@@ -37,6 +37,7 @@ from pytest_hierexport._tools.modules.region import (
     nodes_inside,
     operands,
     origins_of,
+    values_in,
 )
 from pytest_hierexport._tools.tagged_file import module_tree
 
@@ -122,7 +123,7 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
         functions=list(whole.functions.values()),
     )
     RemoveUnusedFunctionsPass()(extracted)  # type: ignore[no-untyped-call]  # onnx_ir leaves its signature open
-    taken = {str(value.name) for node in nodes_inside(graph) for value in (*operands(node), *node.outputs)}
+    taken = {str(value.name) for value in values_in(graph)}
     inputs = _rename(boundary.inputs, graph.inputs, names, taken)
     outputs = _rename(boundary.outputs, graph.outputs, names, taken)
     parts = inventory_ir(extracted)

@@ -74,6 +74,15 @@ def nodes_inside(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
             yield from nodes_inside(graph)
 
 
+def values_in(graph: ir.Graph) -> Iterator[ir.Value]:
+    """Yield the inputs and initializers of a graph and of all subgraphs, and the outputs of their nodes."""
+    yield from (*graph.inputs, *graph.initializers.values())
+    for node in graph:
+        yield from node.outputs
+        for _, below in subgraphs_ir(node):
+            yield from values_in(below)
+
+
 def operands(node: ir.Node) -> Iterator[ir.Value]:
     """Yield the inputs of a node and of the nodes in its subgraphs, and the subgraphs' outputs."""
     for inner in nodes_inside([node]):
@@ -105,10 +114,10 @@ class Region:
     def entering(self) -> list[ir.Value]:
         """The values from outside, initializers included, that the nodes consume, in the order of their first use."""
         inside: set[ir.Value] = set()
-        for node in nodes_inside(self.nodes):
+        for node in self.nodes:
             inside.update(node.outputs)
             for _, graph in subgraphs_ir(node):
-                inside.update((*graph.inputs, *graph.initializers.values()))
+                inside.update(values_in(graph))
         used = dict.fromkeys(value for node in self.nodes for value in operands(node))
         return [value for value in used if value not in inside]
 
