@@ -10,6 +10,8 @@ from pytest_hierexport._calls.modules import Module
 from pytest_hierexport._calls.patterns import matching_calls
 from pytest_hierexport._errors import UsageError
 
+_MOST_NAMED = 5
+
 
 def named_call(hierarchy: Hierarchy, module: str, modules: Sequence[Module] = ()) -> str:
     """Return the name of the one call that a pattern names, of a module that runs several times the first.
@@ -25,11 +27,9 @@ def named_call(hierarchy: Hierarchy, module: str, modules: Sequence[Module] = ()
         return hierarchy.resolve(module).name
     found = matching_calls(hierarchy, module, modules)
     if len({hierarchy[name].path for name in found}) > 1:
-        raise UsageError(
-            "one module",
-            found=f"{module!r}, which names {len(found):,} calls: {', '.join([*found[:5], *['…'][: len(found) - 5]])}",
-            do="name one of them",
-        )
+        first = found if len(found) <= _MOST_NAMED else [*found[:_MOST_NAMED], "…"]
+        listed = f"{module!r}, which names {len(found):,} calls: {', '.join(first)}"
+        raise UsageError("one module", found=listed, do="name one of them")
     return found[0]
 
 
@@ -49,12 +49,14 @@ def chosen_calls(
         chosen = [name for name in matching_calls(hierarchy, pattern, modules) if name != ROOT]
         expected, found = "modules below the root", f"{pattern!r}, which is the root"
     else:
-        kept = [name for name in hierarchy if name != ROOT and hierarchy.is_kept(name)]
-        known = frozenset(kept)
-        levels = {name: sum(call in known for call in hierarchy.lineage(name)) for name in kept}
+        levels: dict[str, int] = {}
+        for name in hierarchy:
+            if name != ROOT and hierarchy.is_kept(name):
+                levels[name] = levels.get(hierarchy.kept_above(name) or ROOT, 0) + 1
         chosen = [name for name, level in levels.items() if depth in (None, level)]
-        expected, found = f"a depth from 1 to {max(levels.values(), default=0)}", str(depth)
-        if not levels:
+        if levels:
+            expected, found = f"a depth from 1 to {max(levels.values())}", str(depth)
+        else:
             expected, found = "modules with a segment in tags below the root", "none, such as those of torch.nn alone"
     if not chosen and (depth, pattern) != (None, None):
         raise UsageError(expected, found=found, do="see the modules in the table of hierexport analyze")

@@ -53,8 +53,8 @@ def flatten(model: ir.Model, attribution: Attribution) -> Attribution:
     inline_functions(model)
     hierarchy = attribution.hierarchy
     for _, node in walk(model):
-        marks = [key for key in node.metadata_props if key.startswith(_MARK)]
-        for calls in [{origin.call for origin in callers[int(node.metadata_props.pop(mark))]} for mark in marks]:
+        for mark in [key for key in node.metadata_props if key.startswith(_MARK)]:
+            calls = {origin.call for origin in callers[int(node.metadata_props.pop(mark))]}
             origins = origins_of(node)
             own = tuple(origin for origin in origins if not calls.isdisjoint(hierarchy.lineage(origin.call)))
             note_origins(node, own or origins)

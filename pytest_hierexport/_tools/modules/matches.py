@@ -40,14 +40,15 @@ def find_matches(runs: BothRuns, call: str, values: Mapping[str, Sequence[ir.Val
         return {}
     places = {"input": eager.places, "output": eager.returned_places}
     found: dict[ir.Value, Match] = {}
-    for kind, value in ((kind, value) for kind, listed in values.items() for value in listed):
-        numbers = frozenset(runs.numbers(str(value.name)))
-        equal = {place: own & numbers for place, own in places[kind].items() if own & numbers}
-        prints = [runs.values[number] for number in frozenset().union(*equal.values())]
-        if equal:
-            places_of_value = tuple((kind, place) for place in equal)
-            contents = frozenset(each.digest() for each in prints)
-            found[value] = Match(places_of_value, contents, any(each.constant for each in prints))
+    for kind, listed in values.items():
+        for value in listed:
+            numbers = frozenset(runs.numbers(str(value.name)))
+            equal = {place: own & numbers for place, own in places[kind].items() if own & numbers}
+            if equal:
+                prints = [runs.values[number] for number in frozenset().union(*equal.values())]
+                contents = frozenset(each.digest() for each in prints)
+                constant = any(each.constant for each in prints)
+                found[value] = Match(tuple((kind, place) for place in equal), contents, constant)
     return found
 
 

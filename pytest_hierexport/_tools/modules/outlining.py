@@ -269,6 +269,6 @@ def _detach(nodes: Iterable[ir.Node]) -> None:
     The holders are removed next. onnx_ir would keep the nodes in their subgraphs as consumers of the inputs.
     """
     for node in nodes:
-        for inner in nodes_inside([node]):
-            for i in range(len(inner.inputs) if inner is not node else 0):
-                inner.replace_input_with(i, None)
+        for _, graph in subgraphs_ir(node):
+            for inner in nodes_inside(graph):
+                inner.resize_inputs(0)
