@@ -247,8 +247,8 @@ def test_whole_tags_of_deep_modules_are_refused(tmp_path: Path, capsys: pytest.C
 
 
 def test_coverage_counts_one_node_in_the_singular() -> None:
-    assert coverage_line(1, {"fused": 1}) == "1 node: fused 1"
-    assert coverage_line(1_200, {"fused": 1}) == "1 of 1,200 nodes: fused 1"
+    assert coverage_line({"fused": 1}) == "1 node: fused 1"
+    assert coverage_line({"fused": 1}, 1_200) == "1 of 1,200 nodes: fused 1"
 
 
 def test_module_that_calls_itself_is_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

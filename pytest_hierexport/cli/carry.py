@@ -42,9 +42,8 @@ def _run(options: argparse.Namespace) -> None:
     for warning in warnings:
         print_warning(f"warning: {shown_name(options.other)}: {warning}", to_stderr=True)
     if not is_standard(options.output):
-        coverage = carried.attribution.coverage()
         print_line(f"{options.output}, with the tags of {shown_name(options.file)}")
-        print_line(coverage_line(sum(coverage.values()), coverage))
+        print_line(coverage_line(carried.attribution.coverage()))
 
 
 COMMAND = Command(

@@ -147,9 +147,8 @@ def _show(exported: Export, path: Path) -> None:
         print_line(f"note: {note}")
     for warning in exported.warnings:
         print_warning(f"warning: {warning}")
-    coverage = exported.attribution.coverage()
     print_line(f"{path} ({exported.exporter}), with {sidecar_path(path).name}")
-    print_line(coverage_line(sum(coverage.values()), coverage))
+    print_line(coverage_line(exported.attribution.coverage()))
 
 
 COMMAND = Command(

@@ -96,7 +96,7 @@ def _totals(analysis: Analysis, name: str) -> Iterator[str]:
     operators = ", ".join(f"{operator} {count:,}" for operator, count in analysis.operators.items())
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in analysis.opsets.items())
     yield ""
-    yield coverage_line(analysis.nodes, analysis.coverage)
+    yield coverage_line(analysis.coverage, analysis.nodes)
     yield f"operators: {operators}"
     yield f"opsets: {opsets}"
     if analysis.other_paths:
@@ -108,10 +108,11 @@ def _totals(analysis: Analysis, name: str) -> Iterator[str]:
         yield "numbers held: in the file's tensors, after folds and merges; parameters are unknown without a sidecar"
 
 
-def coverage_line(nodes: int, coverage: Mapping[str, int]) -> str:
-    """Return the number of nodes and the counts by evidence as text: `2 of 4 nodes: …` where these count fewer."""
-    shown, total = ", ".join(f"{kind} {count:,}" for kind, count in coverage.items() if count), sum(coverage.values())
-    title = counted(nodes, "node") if total == nodes else f"{total:,} of {counted(nodes, 'node')}"
+def coverage_line(coverage: Mapping[str, int], nodes: int | None = None) -> str:
+    """Return the counts of nodes by evidence as text, and their sum: `2 of 4 nodes: …` where there are more nodes."""
+    shown = ", ".join(f"{kind} {count:,}" for kind, count in coverage.items() if count)
+    total = sum(coverage.values())
+    title = counted(total, "node") if nodes is None or nodes == total else f"{total:,} of {counted(nodes, 'node')}"
     return f"{title}: {shown}" if shown else title
 
 

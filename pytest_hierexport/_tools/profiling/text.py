@@ -46,7 +46,7 @@ def as_lines(
         f"counted for the first of several calls: {_ms(profile.shared_time)} ms;"
         f" for a call guessed from neighbours: {_ms(profile.derived_time)} ms"
     )
-    yield f"optimized graph: {coverage_line(sum(profile.coverage.values()), profile.coverage)}"
+    yield f"optimized graph: {coverage_line(profile.coverage)}"
     yield from (f"note: {note}" for note in profile.notes)
 
 
