@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._tools.analysis.figures import Analysis
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-_LISTS = ("origins", "untagged", "contamination")
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
@@ -45,9 +43,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> None:
     from pytest_hierexport._tools.analysis.figures import analyze
     from pytest_hierexport._tools.analysis.filtering import ModuleFilter
+    from pytest_hierexport._tools.analysis.listing import LISTED
     from pytest_hierexport._tools.analysis.rendering import as_dict
 
-    asked = [name for name in _LISTS if getattr(options, name)]
+    asked = [name for name in LISTED if getattr(options, name)]
     if options.format == "csv" and len(asked) > 1:
         raise UsageError("one list at a time in CSV", found=", ".join(asked), do="ask for one, or choose JSON")
     file, wanted = load_file(options.file), ModuleFilter(options.tag, options.cls)
