@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack
 
 from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, as_path, shown_name
@@ -26,9 +25,7 @@ def _run(options: argparse.Namespace) -> int:
     from pytest_hierexport._tools.validation import as_dict, as_lines, validate
 
     name = shown_name(options.file)
-    with ExitStack() as stack:
-        path = stack.enter_context(as_path(options.file))
-        stage = stack.enter_context(progress())
+    with as_path(options.file) as path, progress() as stage:
         results = list(validate(path, allow_derived=options.allow_derived, starting=stage))
     document = as_dict(results, name)
     if options.json:
