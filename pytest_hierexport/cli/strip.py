@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
-from pytest_hierexport.cli.output import print_line
+from pytest_hierexport.cli.output import print_json, print_line
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,12 +27,13 @@ def _run(options: argparse.Namespace) -> None:
     # Not the message in memory: the file on disk names its external data after itself.
     after = file.proto.ByteSize() if piped else options.output.stat().st_size
     sidecar = "" if piped else sidecar_path(options.output).name
+    told = sys.stderr if piped else sys.stdout
     if options.json:
-        text = json.dumps({"before": before, "after": after, "saved": before - after, "sidecar": sidecar})
+        shown = {"before": before, "after": after, "saved": before - after, "sidecar": sidecar}
+        print_json(shown, indent=None, file=told)
     else:
         kept = f"tags in {sidecar}" if sidecar else "the tags are in no sidecar, keep the input for them"
-        text = f"{options.output}: {before:,} → {after:,} bytes, {1 - after / before:.1%} saved; {kept}"
-    print_line(text, file=sys.stderr if piped else sys.stdout)
+        print_line(f"{options.output}: {before:,} → {after:,} bytes, {1 - after / before:.1%} saved; {kept}", file=told)
 
 
 COMMAND = Command(
