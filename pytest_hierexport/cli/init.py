@@ -6,22 +6,21 @@ import argparse
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import CollectError, UsageError
+from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._text import counted, first_names
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_line, print_lines, progress
 
 if TYPE_CHECKING:
-    from pytest_hierexport._report.results import Model, Results
+    from pytest_hierexport._report.results import Results
 
 _LAST_LINES = 10
 _MOST_SHOWN = 8
-_PLAIN = "let a plain pytest check the models: add {line}"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +36,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     from pytest_hierexport._cases import select
     from pytest_hierexport._files.atomic import write_new
-    from pytest_hierexport._pytest.ids import snapshot_file
+    from pytest_hierexport._pytest.ids import SNAPSHOTS, snapshot_file
     from pytest_hierexport._tools.starting import MANIFEST, add_models, manifest_text, to_configure, workflow_of
 
     here = Path.cwd()
@@ -59,12 +58,12 @@ def _run(options: argparse.Namespace) -> int:
     workflow = workflow_of(here)
     is_new = write_new(workflow.path, workflow.text)
     print_line(f"{'wrote' if is_new else 'kept'} {_shown(workflow.path, here)}{'' if is_new else ', which was there'}")
-    files = [str(MANIFEST), "__hierexport__", _shown(workflow.path, here)]
+    files = [MANIFEST, SNAPSHOTS, _shown(workflow.path, here)]
     to_do = [
         *(["fix the models above, or remove them from the manifest, then: hierexport init"] if failed else []),
         *([workflow.to_do] if workflow.to_do else []),
         *([] if kept and not is_new else [f"read the snapshots, and commit: git add {shlex.join(files)}"]),
-        *([_PLAIN.format(line=line)] if (line := to_configure(here)) else []),
+        *([f"let a plain pytest check the models: add {line}"] if (line := to_configure(here)) else []),
         f"check every rule: pytest {MANIFEST} --hierexport-models={MANIFEST}",
         f"after a change that is meant: pytest {MANIFEST} --hierexport-models={MANIFEST} --snapshot-update",
     ]
@@ -139,6 +138,7 @@ def _found(root: Path) -> dict[str, str]:
 def _snapshots(names: Sequence[str], here: Path) -> bool:
     """Write the snapshots that are missing, and say of each model what came of it; return whether one failed."""
     from pytest_hierexport._pytest.ids import SNAPSHOTS, snapshot_file
+    from pytest_hierexport._report.results import SNAPSHOT, Status
 
     missing = [name for name in names if not snapshot_file(here, name).exists()]
     kept = len(names) - len(missing)
@@ -148,21 +148,16 @@ def _snapshots(names: Sequence[str], here: Path) -> bool:
         return False
     with progress() as stage:
         stage(f"export {first_names(missing, _MOST_SHOWN)}")
-        results = _export(missing, here)
-        if not all(map(_is_written, _of(results, missing))):
+        models = [model for model in _export(missing, here).models if model.name in missing]
+        failed = [model.name for model in models if model.status(SNAPSHOT) is not Status.PASSED]
+        if failed:
             stage.drop()
-    written = [_say_of(model) for model in _of(results, missing)]
-    return not all(written)
-
-
-def _of(results: Results, names: Sequence[str]) -> list[Model]:
-    return [model for model in results.models if model.name in names]
-
-
-def _is_written(model: Model) -> bool:
-    from pytest_hierexport._report.results import SNAPSHOT, Status
-
-    return model.status(SNAPSHOT) is Status.PASSED
+    for model in models:
+        if model.name not in failed:
+            print_line(f"wrote the snapshot of {model.name}: {counted(model.nodes, 'node')}, {model.exporter}")
+        else:
+            print_lines(model.checks[SNAPSHOT].message.splitlines() if SNAPSHOT in model.checks else ["it did not run"])
+    return bool(failed)
 
 
 def _export(names: Sequence[str], here: Path) -> Results:
@@ -174,7 +169,7 @@ def _export(names: Sequence[str], here: Path) -> Results:
     items = [f"{MANIFEST}::{escape(name)}::test_snapshot" for name in names]
     # The project's own options may leave out the models' tests, as `-m "not hierexport"` does.
     command = ["pytest", "-m", "hierexport", f"--hierexport-models={MANIFEST}", "--snapshot-update", *items]
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         report = Path(folder) / "report.json"
         run = [sys.executable, "-m", *command, f"--hierexport-report={report}"]
         # What it prints may be in any encoding.
@@ -189,17 +184,6 @@ def _export(names: Sequence[str], here: Path) -> Results:
         found=" / ".join(line for line in lines[-_LAST_LINES:] if line.strip()),
         do=f"run it by hand: {shlex.join(command)}",
     )
-
-
-def _say_of(model: Model) -> bool:
-    """Say what came of a model's snapshot; return whether it was written."""
-    from pytest_hierexport._report.results import SNAPSHOT
-
-    if _is_written(model):
-        print_line(f"wrote the snapshot of {model.name}: {counted(model.nodes, 'node')}, {model.exporter}")
-        return True
-    print_lines(model.checks[SNAPSHOT].message.splitlines() if SNAPSHOT in model.checks else ["it did not run"])
-    return False
 
 
 def _shown(path: Path, here: Path) -> str:
