@@ -31,7 +31,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> None:
     from onnx_ir import to_proto
 
-    from pytest_hierexport._cases import select_one
+    from pytest_hierexport._cases import Case, select_one
     from pytest_hierexport._tools.modules.extraction import as_dict, extract, modules_below
 
     check_output(options.output)
@@ -39,13 +39,13 @@ def _run(options: argparse.Namespace) -> None:
         stage("load the file")
         source = load_file(options.file)
         stage(f"extract {options.module}")
-        # With the model's own weights, which `hierexport export` keeps, then with those that tests get.
-        cases = [] if options.model is None else [select_one(options.model)]
-        examples = (replace(case, randomise=randomise).load() for case in cases for randomise in (False, True))
-        tries = (
-            extract(source.path or source.proto, source.attribution, options.module, example)
-            for example in (examples if cases else [None])
-        )
+        cases: list[Case | None] = [None]
+        if options.model is not None:
+            case = select_one(options.model)
+            # With the model's own weights, which `hierexport export` keeps, then with those that tests get.
+            cases = [replace(case, randomise=False), replace(case, randomise=True)]
+        model, origins = source.path or source.proto, source.attribution
+        tries = (extract(model, origins, options.module, None if case is None else case.load()) for case in cases)
         made = max(tries, key=lambda each: each.renamed)
         modules = modules_below(source.modules, source.attribution.hierarchy, made.call)
         stage(f"write {options.output}")
