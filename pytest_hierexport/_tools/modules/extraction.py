@@ -141,9 +141,8 @@ def _unused(region: Region) -> list[ir.Value]:
 
 def _boundary(model: ir.Model, hierarchy: Hierarchy, call: str) -> ir.GraphView:
     """Return the nodes with an origin in a call or below it, and the constants that they need, in topological order."""
-    below = calls_below(hierarchy, [call])
-    region = _region_of(model, hierarchy, call, below)
-    returned = [value for value in region.leaving if _is_returned(value, region, hierarchy, below)]
+    region = _region_of(model, hierarchy, call)
+    returned = [value for value in region.leaving if _is_returned(value, region, hierarchy, call)]
     outputs = returned or region.leaving or _unused(region)
     constants = _constants(model)
     computed: dict[ir.Node, None] = {}
@@ -165,12 +164,12 @@ def _boundary(model: ir.Model, hierarchy: Hierarchy, call: str) -> ir.GraphView:
     )
 
 
-def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str, below: Collection[str]) -> Region:
+def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str) -> Region:
     """Return the nodes of a call, and of those below it, in the innermost graph that contains them all.
 
     A node of a subgraph is represented by the node of that graph that holds the subgraph.
     """
-    held_by = holders(model)
+    held_by, below = holders(model), calls_below(hierarchy, [call])
 
     def path(node: ir.Node) -> list[ir.Node]:
         """Return the holders of a node, the outermost first, and the node itself."""
@@ -192,12 +191,12 @@ def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str, below: Collecti
     return Region.sorted([*dict.fromkeys(nodes[depth] for nodes in paths)], held_by)
 
 
-def _is_returned(value: ir.Value, region: Region, hierarchy: Hierarchy, below: Collection[str]) -> bool:
+def _is_returned(value: ir.Value, region: Region, hierarchy: Hierarchy, call: str) -> bool:
     """Whether a value is an output of the graph, or has a consumer outside none of whose calls computes it too."""
     producer = value.producer()
-    shared = [] if producer is None else [o.call for o in origins_of(producer) if o.call not in below]
-
-    above = set(hierarchy.lineage(min(below, key=hierarchy.position.__getitem__)))
+    owners = () if producer is None else origins_of(producer)
+    shared = [owner.call for owner in owners if not hierarchy.within(owner.call, call)]
+    above = set(hierarchy.lineage(call))
 
     def computes(consumer: str) -> bool:
         """Whether the consuming call, or a call below its outermost ancestor beside the region's, co-owns the value."""

@@ -126,7 +126,7 @@ class _Outliner:
         name_results(self.model)
         self._hierarchy = self.attribution.hierarchy
         self._nearest = cache(self._nearest_chosen)
-        self._common = cache(lambda origins: self._hierarchy.common(each.call for each in origins) if origins else None)
+        self._common = cache(self._hierarchy.common)
         self._keys = {node: key for key, node in walk(self.model)}
         self._holders = holders(self.model)
         # ONNX Runtime refuses a model in which two nodes have the same name.
@@ -143,11 +143,10 @@ class _Outliner:
 
     def _place(self, node: ir.Node) -> str | None:
         """Return the nearest chosen call that contains all origins of a node and of the nodes in its subgraphs."""
-        commons = {self._common(origins_of(inner)) for inner in nodes_inside([node])}
-        known = [call for call in commons if call is not None]
-        if len(known) < len(commons):
+        several = [origins_of(inner) for inner in nodes_inside([node])]
+        if not all(several):
             return None
-        return self._nearest(known[0] if len(known) == 1 else self._hierarchy.common(known))
+        return self._nearest(self._common(frozenset(origin.call for origins in several for origin in origins)))
 
     def _scan(self, graph: ir.Graph, enclosing: str | None) -> None:
         self._enclosing[graph] = enclosing
