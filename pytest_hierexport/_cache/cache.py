@@ -66,7 +66,7 @@ class Cache:
         self.folder, self._reads, self._bound, self._remote = folder, reads, bound, remote
         self._facts, self._warn, self._unkept, self._say = facts, warn, unkept, say
         self._start = ""
-        self._sure = True
+        self._writable = True
         self._unseen: set[str] = set()
         """The models in whose results a program has a part."""
         self._size = bound
@@ -155,7 +155,7 @@ class Cache:
             model: The name of the model that it is about.
             reads_of: The model whose reads it depends on, as :meth:`computing` was told.
         """
-        usable = self._sure and not self._reads.logs.started_program(reads_of)
+        usable = self._writable and not self._reads.logs.started_program(reads_of)
         inputs = self._reads.inputs(reads_of) if usable else None
         if inputs is None:
             return ""
@@ -179,9 +179,9 @@ class Cache:
 
     @contextmanager
     def computing(self, model: str, files: Iterable[Path] = ()) -> Iterator[None]:
-        """Watch the computation of a result; from a program on, no result of its model is kept.
+        """Watch the computation of a result; if it starts a program, no result of its model is kept.
 
-        Native code opens the files.
+        `files` are those that native code opens, of which no audit event tells.
         """
         with self._reads.logs.of(model):
             self._reads.expect(files)
@@ -246,8 +246,8 @@ class Cache:
             self._size = evict(self.folder, self._bound)
 
     def _give_up(self, error: OSError) -> None:
-        if self._sure:
-            self._sure = False
+        if self._writable:
+            self._writable = False
             self._warn(f"the cache {self.folder} cannot be written ({error.strerror or error})")
 
 

@@ -34,8 +34,8 @@ class Log:
     variables: set[str] = field(default_factory=set)
     searched: set[tuple[str, str]] = field(default_factory=set)
     """The folders in which modules were looked for, each with the module's name there."""
-    programs: int = 0
-    """The number of programs started and connections opened."""
+    started_program: bool = False
+    """Whether a program was started or a connection opened."""
     leads_to: set[str | Path] = field(default_factory=set)
     """The models, by name, and the modules, by file, whose reads count, too."""
 
@@ -106,11 +106,11 @@ class Logs:
         """Attribute a program or a connection to the model that is worked on; those between models do not count."""
         if self._model != COMMON:
             for log in self.current():
-                log.programs += 1
+                log.started_program = True
 
     def started_program(self, model: str) -> bool:
         """Whether a program was started, or a connection opened, in what a model's results depend on."""
-        return any(log.programs for log in self.leading_from(model))
+        return any(log.started_program for log in self.leading_from(model))
 
     def leading_from(self, model: str) -> list[Log]:
         """Return the logs of all that a model depends on."""
