@@ -38,7 +38,7 @@ def _run(options: argparse.Namespace) -> None:
         stage("compare both graphs")
         carried = carry_tags(tagged, proto, path)
     warnings = list(doubts(tagged, carried))
-    write_file(carried.proto, carried.attribution, carried, options.output)
+    write_file(carried, options.output)
     for warning in warnings:
         print_warning(f"warning: {shown_name(options.other)}: {warning}", to_stderr=True)
     if not is_standard(options.output):

@@ -49,7 +49,8 @@ def _run(options: argparse.Namespace) -> None:
         made = max(tries, key=lambda each: each.renamed)
         modules = modules_below(source.modules, source.attribution.hierarchy, made.call)
         stage(f"write {options.output}")
-        write_file(to_proto(made.model), made.attribution, replace(source, modules=modules), options.output)
+        extracted = replace(source, proto=to_proto(made.model), attribution=made.attribution, modules=modules)
+        write_file(extracted, options.output)
     if is_standard(options.output):
         return
     shown = as_dict(made)

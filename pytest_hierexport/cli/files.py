@@ -21,7 +21,6 @@ from pytest_hierexport.cli.output import print_line
 if TYPE_CHECKING:
     import onnx
 
-    from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._onnx.codec import Tags
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
@@ -117,9 +116,7 @@ def _standard_input() -> bytes:
     return content
 
 
-def write_file(
-    proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, path: Path, tags: Tags = "both"
-) -> None:
+def write_file(file: TaggedFile, path: Path, tags: Tags = "both") -> None:
     """Write a changed model with tags in it, and its sidecar; external data goes along.
 
     Raises:
@@ -129,9 +126,9 @@ def write_file(
     from pytest_hierexport._tools.tagged_file import save_tagged, to_bytes
 
     if is_standard(path):
-        sys.stdout.buffer.write(to_bytes(proto, attribution, source, tags))
+        sys.stdout.buffer.write(to_bytes(file.proto, file.attribution, file, tags))
         return
-    save_tagged(proto, attribution, source, path, tags)
+    save_tagged(file.proto, file.attribution, file, path, tags)
 
 
 def check_output(path: Path, *, piped: bool = True) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from pytest_hierexport._text import counted
 from pytest_hierexport.cli.command import Command, whole_number
@@ -34,7 +35,7 @@ def _run(options: argparse.Namespace) -> None:
         model = source.path or source.proto
         made = modules_as_functions(model, source.attribution, depth=options.depth, module=options.module)
         stage(f"write {options.output}")
-        write_file(to_proto(made.model), made.attribution, source, options.output)
+        write_file(replace(source, proto=to_proto(made.model), attribution=made.attribution), options.output)
     if is_standard(options.output):
         return
     if options.json:

@@ -23,7 +23,7 @@ def _run(options: argparse.Namespace) -> None:
     check_output(options.output)
     source = load_file(options.file)
     rename_nodes(source.proto, source.attribution, options.style)
-    write_file(source.proto, source.attribution, source, options.output)
+    write_file(source, options.output)
     if not is_standard(options.output):
         print_line(f"{options.output}: {counted(len(source.attribution.nodes), 'node')} named by {options.style}")
 

@@ -70,7 +70,7 @@ def _place(options: argparse.Namespace, selection: Selection, source: TaggedFile
         print_json(named_placement(selection, options.device))
         return
     entry = annotated_placement(selection, options.device)
-    write_file(source.proto, source.attribution, source, options.output)
+    write_file(source, options.output)
     print_json(entry, file=sys.stderr if is_standard(options.output) else None)
 
 

@@ -22,7 +22,7 @@ def _run(options: argparse.Namespace) -> None:
     check_output(options.output)
     file = load_file(options.file)
     before = file.proto.ByteSize()
-    write_file(file.proto, file.attribution, file, options.output, "none")
+    write_file(file, options.output, "none")
     piped = is_standard(options.output)
     # Not the message in memory: the file on disk names its external data after itself.
     after = file.proto.ByteSize() if piped else options.output.stat().st_size
