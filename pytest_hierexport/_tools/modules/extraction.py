@@ -22,12 +22,12 @@ from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
 from pytest_hierexport._calls.modules import Module
 from pytest_hierexport._calls.patterns import calls_below
+from pytest_hierexport._carry.definitions import is_pure
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.absent import fill_absent, stored_bytes
-from pytest_hierexport._onnx.graph import initializers_ir, inventory_ir, subgraphs_ir
+from pytest_hierexport._onnx.graph import initializers_ir, inventory_ir
 from pytest_hierexport._onnx.ir_tags import write
 from pytest_hierexport._onnx.models import Model
-from pytest_hierexport._onnx.operators import is_deterministic
 from pytest_hierexport._tools.modules.choice import named_call
 from pytest_hierexport._tools.modules.flattening import flatten, working_copy
 from pytest_hierexport._tools.modules.region import (
@@ -126,9 +126,7 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
     taken = {str(value.name) for value in values_in(graph)}
     inputs = _rename(boundary.inputs, graph.inputs, names, taken)
     outputs = _rename(boundary.outputs, graph.outputs, names, taken)
-    parts = inventory_ir(extracted)
-    used = {origin.call for _, node in parts.nodes for origin in origins_of(node)}
-    used |= {origin.call for _, value in parts.initializers for origin in origins_of(value)}
+    used = {origin.call for _, part in inventory_ir(extracted).elements() for origin in origins_of(part)}
     tagged = attribution_on(extracted, Attribution(_needed(hierarchy, call, used)))
     write(extracted, tagged, "both", shared=True)
     return ExtractedModule(extracted, tagged, call, inputs, outputs)
@@ -215,9 +213,7 @@ def _constants(model: ir.Model) -> set[ir.Value]:
     constants: set[ir.Value] = set()
     for node in model.graph.all_nodes():
         fixed = all(value is None or value.is_initializer() or value in constants for value in node.inputs)
-        known = node.op_identifier() not in model.functions and next(subgraphs_ir(node), None) is None
-        opset = model.opset_imports.get(node.domain, 1)
-        if fixed and known and is_deterministic(node.op_type, opset, node.domain):
+        if fixed and node.op_identifier() not in model.functions and is_pure(node, model.opset_imports):
             constants.update(node.outputs)
     return constants
 
