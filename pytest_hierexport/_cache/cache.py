@@ -192,7 +192,7 @@ class Cache:
 
     @contextmanager
     def alone(self, question: str, what: str) -> Iterator[None]:
-        """Lock a question while it is answered; where another session holds the lock, say to do what, and wait."""
+        """Lock a question while it is answered; if another session holds the lock, say that it does `what` and wait."""
         from filelock import FileLock, Timeout
 
         name = self._name(question)

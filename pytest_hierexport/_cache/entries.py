@@ -30,6 +30,7 @@ class CachedResult:
     """A result and what it depends on."""
 
     about: str
+    """What it depends on that is no file."""
     value: Mapping[str, Any]
     files: Mapping[str, str]
     """The SHA-256 of each file, by its name."""

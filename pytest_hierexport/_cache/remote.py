@@ -88,7 +88,7 @@ class Remote:
             return []
 
     def _get(self, name: str, into: BinaryIO, digest: str, largest: int) -> bool:
-        """Copy a content; return whether it is there and has a digest, where one is given."""
+        """Copy a content; return whether it is there and has the given digest, if that is not empty."""
         transfer = Transfer(largest)
         if not self._in_time(lambda: self._place.get(name, into, transfer), transfer):
             return False
