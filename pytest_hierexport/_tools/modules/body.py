@@ -21,7 +21,7 @@ DOMAIN = "hierexport"
 """The domain of these functions."""
 
 
-def form_of(region: Region, opsets: Mapping[str, int]) -> Hashable:
+def region_key(region: Region, opsets: Mapping[str, int]) -> Hashable:
     """Return the key of a region: operators, attributes, subgraphs and connections of its nodes."""
     numbers: dict[ir.Value, int] = {}
     for value in region.entering:
@@ -31,15 +31,15 @@ def form_of(region: Region, opsets: Mapping[str, int]) -> Hashable:
 
 
 def _nodes(nodes: Iterable[ir.Node], numbers: dict[ir.Value, int], opsets: Mapping[str, int]) -> Hashable:
-    forms = []
+    keys = []
     for node in nodes:
         inputs = tuple(None if value is None else numbers[value] for value in node.inputs)
         below = tuple(sorted((name, _graph(graph, numbers, opsets)) for name, graph in subgraphs_ir(node)))
         for value in node.outputs:
             numbers[value] = len(numbers)
         named = tuple(bool(value.name) for value in node.outputs)
-        forms.append((node.op_identifier(), attributes(node, opsets, node.attributes), inputs, below, named))
-    return tuple(forms)
+        keys.append((node.op_identifier(), attributes(node, opsets, node.attributes), inputs, below, named))
+    return tuple(keys)
 
 
 def _graph(graph: ir.Graph, numbers: dict[ir.Value, int], opsets: Mapping[str, int]) -> str:

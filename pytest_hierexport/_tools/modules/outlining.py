@@ -29,7 +29,7 @@ from pytest_hierexport._onnx.inlining import name_results
 from pytest_hierexport._onnx.ir_tags import write
 from pytest_hierexport._onnx.models import Model
 from pytest_hierexport._text import numbered
-from pytest_hierexport._tools.modules.body import DOMAIN, form_of, function_of
+from pytest_hierexport._tools.modules.body import DOMAIN, function_of, region_key
 from pytest_hierexport._tools.modules.choice import chosen_calls
 from pytest_hierexport._tools.modules.flattening import working_copy
 from pytest_hierexport._tools.modules.region import (
@@ -116,6 +116,7 @@ class _Outliner:
     attribution: Attribution
     chosen: frozenset[str]
     functions: dict[Hashable, ModuleFunction] = field(default_factory=dict)
+    """By the class and the key of the regions that share the function."""
     outside: dict[str, tuple[str, ...]] = field(default_factory=dict)
     shared: dict[ir.Node | ir.Value, list[Origins]] = field(default_factory=dict)
     """By node or initializer of a shared function: its origins, and those of the parts that it replaced."""
@@ -207,14 +208,14 @@ class _Outliner:
             for _, below in subgraphs_ir(node):
                 below.sort()  # a node that replaced others stands where the last of them did, behind its consumers
         module = self._hierarchy[call]
-        form = module.cls, form_of(region, self.model.opset_imports)
-        known = self.functions.get(form)
+        key = module.cls, region_key(region, self.model.opset_imports)
+        known = self.functions.get(key)
         if known is None:
             name = next(name for name in numbered(module.class_name, "_") if name not in self._taken)
             self._taken.add(name)
             function = function_of(region, name, module.path, self.model.opset_imports)
             self.model.functions[function.identifier()] = function
-            known = self.functions[form] = ModuleFunction(name, module.cls, [], sum(1 for _ in nodes_inside(function)))
+            known = self.functions[key] = ModuleFunction(name, module.cls, [], sum(1 for _ in nodes_inside(function)))
         else:
             function = self.model.functions[DOMAIN, known.name, ""]
             self._share(function, region.nodes)
