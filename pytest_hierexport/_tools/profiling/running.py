@@ -32,12 +32,12 @@ _OPTIMIZED = "optimized.onnx"
 class RunOptions:
     """The options of a measurement."""
 
-    runs: int = 10
+    runs: int
     """The number of runs that are measured."""
-    warmup: int = 1
+    warmup: int
     """The number of runs before them, which are not measured: the first run allocates memory."""
-    level: str = "all"
-    threads: int = 0
+    level: str
+    threads: int
     """The number of threads within a kernel; 0: ONNX Runtime's default."""
     providers: tuple[str, ...] = ("CPUExecutionProvider",)
 
