@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -391,9 +392,9 @@ def test_documented_commands_print_what_is_shown(
 def test_origins_of_a_shared_body_are_united_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
-    def counting(attribution: Attribution, *several: Origins) -> Origins:
+    def counting(hierarchy: Hierarchy, several: Sequence[Origins]) -> Origins:
         made.append(sum(map(len, several)))
-        return region.united(attribution, *several)
+        return region.united(hierarchy, several)
 
     monkeypatch.setattr(outlining, "united", counting)
     names = ["x", *(f"v{i}" for i in range(8))]

@@ -127,7 +127,7 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
     inputs = _rename(boundary.inputs, graph.inputs, names, taken)
     outputs = _rename(boundary.outputs, graph.outputs, names, taken)
     used = {origin.call for _, part in inventory_ir(extracted).elements() for origin in origins_of(part)}
-    tagged = attribution_on(extracted, Attribution(_needed(hierarchy, call, used)))
+    tagged = attribution_on(extracted, _needed(hierarchy, call, used))
     write(extracted, tagged, "both", shared=True)
     return ExtractedModule(extracted, tagged, call, inputs, outputs)
 

@@ -58,4 +58,4 @@ def flatten(model: ir.Model, attribution: Attribution) -> Attribution:
             origins = origins_of(node)
             own = tuple(origin for origin in origins if not calls.isdisjoint(hierarchy.lineage(origin.call)))
             note_origins(node, own or origins)
-    return attribution_on(model, attribution)
+    return attribution_on(model, hierarchy)

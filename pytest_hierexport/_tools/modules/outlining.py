@@ -95,7 +95,7 @@ def modules_as_functions(
         outliner.outline(call)
     functions = outliner.named()
     TopologicalSortPass()(copied)
-    tagged = attribution_on(copied, attribution)
+    tagged = attribution_on(copied, attribution.hierarchy)
     write(copied, tagged, "both", shared=True)
     return ModelWithFunctions(copied, tagged, functions, outliner.outside)
 
@@ -230,7 +230,7 @@ class _Outliner:
         quadratic time.
         """
         for part, several in self.shared.items():
-            note_origins(part, united(self.attribution, *several))
+            note_origins(part, united(self._hierarchy, several))
         made = tuple(reversed(self.functions.values()))
         by_class: dict[str, list[str]] = defaultdict(list)
         for each in self.functions.values():

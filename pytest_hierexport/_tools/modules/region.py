@@ -17,6 +17,7 @@ from functools import cached_property
 import onnx_ir as ir
 
 from pytest_hierexport._calls.attribution import Attribution, Origins, order_origins
+from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._onnx.graph import inventory_ir, subgraphs_ir
 from pytest_hierexport._onnx.order import topological_order
 
@@ -43,21 +44,21 @@ def note_origins(part: ir.Node | ir.Value, origins: Origins) -> None:
     part.meta[_ORIGINS] = origins
 
 
-def attribution_on(model: ir.Model, attribution: Attribution) -> Attribution:
+def attribution_on(model: ir.Model, hierarchy: Hierarchy) -> Attribution:
     """Return the attribution by the origins that are stored on the parts of a model."""
     parts = inventory_ir(model)
     return Attribution(
-        attribution.hierarchy,
+        hierarchy,
         {key: origins_of(node) for key, node in parts.nodes},
         {key: origins_of(value) for key, value in parts.initializers},
     )
 
 
-def united(attribution: Attribution, *several: Origins) -> Origins:
+def united(hierarchy: Hierarchy, several: Sequence[Origins]) -> Origins:
     """Return the union of several parts' origins in order; equal origins are returned unchanged."""
     if len(set(several)) == 1:
         return several[0]
-    return order_origins(attribution.hierarchy, [origin for origins in several for origin in origins])
+    return order_origins(hierarchy, [origin for origins in several for origin in origins])
 
 
 def holders(model: ir.Model) -> dict[ir.Graph, ir.Node]:
