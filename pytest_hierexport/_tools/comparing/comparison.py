@@ -108,11 +108,9 @@ def _label(graph: FlatGraph, file: TaggedFile, tree: Tree, paths: Mapping[str, s
         if origins := file.attribution.nodes.get(node.key):
             calls = [tree.counted(origin.call) for origin in origins]
             names = (call_name(paths.get(call.path, call.path), call.index) for call in calls)
-            node.module, node.owners, node.tag = (
-                paths.get(calls[0].path),
-                tuple(dict.fromkeys(names)),
-                tag(calls[0].name),
-            )
+            node.module = paths.get(calls[0].path)
+            node.owners = tuple(dict.fromkeys(names))
+            node.tag = tag(calls[0].name)
 
 
 def _node_changes(graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs, data: Data) -> Iterator[NodeChange]:
@@ -135,7 +133,7 @@ def _in_fields(old: FlatNode, new: FlatNode, pairs: Pairs, data: Data) -> Iterat
     for place in dict.fromkeys((*old.inputs, *new.inputs)):
         a, b = old.inputs.get(place), new.inputs.get(place)
         if a is None or b is None or pairs.values.get(a) is not b:
-            where = f"input {place}" if isinstance(place, int) else "output {1} of subgraph {0}".format(*place)  # type: ignore[misc]
+            where = f"input {place}" if isinstance(place, int) else f"output {place[1]} of subgraph {place[0]}"
             yield change(where, NONE if a is None else a.name, NONE if b is None else b.name)
     if len(old.outputs) != len(new.outputs):
         yield f"outputs: {len(old.outputs)} → {len(new.outputs)}"

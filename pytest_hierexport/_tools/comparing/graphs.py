@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Place = tuple[object, ...]
 """The place of a graph: the attributes that hold it, or the function's identity; empty for the main graph."""
+InputPlace = int | tuple[str, int]
+"""The position of an input of a node; for an output of one of its subgraphs, the attribute and the position there."""
 
 
 @dataclass(eq=False, slots=True)
@@ -30,8 +32,8 @@ class FlatValue:
     tensor: onnx.TensorProto | onnx.SparseTensorProto | None = None
     holder: FlatNode | None = None
     """The node that holds the subgraph of an input or an initializer; None outside of subgraphs."""
-    consumers: list[tuple[FlatNode, object]] = field(default_factory=list)
-    """Each consumer with the position of the value among its inputs."""
+    consumers: list[tuple[FlatNode, InputPlace]] = field(default_factory=list)
+    """Each consumer with the place of the value among its inputs."""
 
 
 @dataclass(eq=False, slots=True)
@@ -41,19 +43,18 @@ class FlatNode:
     key: str
     name: str
     operator: str
-    attributes: dict[str, onnx.AttributeProto]
-    """Without subgraphs, whose nodes are listed with all others."""
-    inputs: dict[object, FlatValue]
-    """By position; also the outputs of its subgraphs, by (attribute, index)."""
-    outputs: list[FlatValue]
-    holder: FlatNode | None = None
+    overload: str
+    """The overload of the function that it calls."""
+    holder: FlatNode | None
     """The node that holds its subgraph; None outside of subgraphs."""
-    depth: int = 0
+    depth: int
     """How many nodes hold it, one within another."""
+    attributes: dict[str, onnx.AttributeProto] = field(default_factory=dict)
+    """Without subgraphs, whose nodes are listed with all others."""
+    inputs: dict[InputPlace, FlatValue] = field(default_factory=dict)
+    outputs: list[FlatValue] = field(default_factory=list)
     leaves: dict[Place, FlatValue] = field(default_factory=dict)
     """The inputs and initializers of its subgraphs by their keys."""
-    overload: str = ""
-    """The overload of the function that it calls."""
     module: str | None = None
     """The path after of its module; None if it is untagged, or if the other file lacks the module."""
     owners: tuple[str, ...] = ()
@@ -104,24 +105,13 @@ class FlatGraph:
                 scope[name] = self._leaf(FlatValue(name, leaf, holder=holder))
         depth = 0 if holder is None else holder.depth + 1
         self.depth = max(self.depth, depth)
-        nodes = [
-            FlatNode(
-                "",
-                node.name,
-                encode_operator(node.domain, node.op_type),
-                {},
-                {},
-                [],
-                holder=holder,
-                depth=depth,
-                overload=node.overload,
-            )
-            for node in graph.node
-        ]
-        for position, (node, flat) in enumerate(zip(graph.node, nodes, strict=True)):
-            flat.key = prefix + node_key(node.output, position)
+        nodes = []
+        for position, node in enumerate(graph.node):
+            key, operator = prefix + node_key(node.output, position), encode_operator(node.domain, node.op_type)
+            flat = FlatNode(key, node.name, operator, node.overload, holder, depth)
             flat.outputs = [FlatValue(name, (), flat, i) for i, name in enumerate(node.output)]
             scope.update((value.name, value) for value in flat.outputs if value.name)
+            nodes.append(flat)
         for node, flat in zip(graph.node, nodes, strict=True):
             self._connect(node, flat, scope, place)
         return [(name, self._value(scope, name)) for name in map(_name, graph.output)]

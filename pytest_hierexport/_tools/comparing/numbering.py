@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pytest_hierexport._grouping import grouped
 from pytest_hierexport._onnx.order import topological_order
 from pytest_hierexport._tools.comparing.attributes import attribute_content
-from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
+from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue, InputPlace
 from pytest_hierexport._tools.comparing.tensors import Data, Store, Tensor
 
 
@@ -68,7 +68,7 @@ class Numbering:
             outputs = [(frozenset(results.get(value, ())), self._consumers(value.consumers)) for value in node.outputs]
             self.uses[node] = self._number("uses", tuple(self.values[value] for value in node.outputs), tuple(outputs))
 
-    def _consumers(self, consumers: Iterable[tuple[FlatNode, object]]) -> frozenset[object]:
+    def _consumers(self, consumers: Iterable[tuple[FlatNode, InputPlace]]) -> frozenset[object]:
         return frozenset(Counter((self.uses.get(node, -1), place) for node, place in consumers).items())
 
 

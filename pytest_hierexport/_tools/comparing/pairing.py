@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pytest_hierexport._grouping import grouped
-from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
+from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue, InputPlace
 from pytest_hierexport._tools.comparing.numbering import Numbering
 from pytest_hierexport._tools.comparing.tensors import Data
 
@@ -183,7 +183,7 @@ def _consumers(old: FlatValue, new: FlatValue, pairs: Pairs) -> Iterator[tuple[F
 
     def unpaired(
         value: FlatValue, paired: Container[object], holder: Callable[[FlatNode], object]
-    ) -> dict[object, list[tuple[FlatNode, object]]]:
+    ) -> dict[object, list[tuple[FlatNode, InputPlace]]]:
         left = (consumer for consumer in value.consumers if consumer[0] not in paired)
         return grouped(left, lambda each: (holder(each[0]), each[0].module, each[0].operator, each[1]))
 
