@@ -130,7 +130,11 @@ def compare_modules(before: Tree, after: Tree) -> ModuleChanges:
     paired = [(before.instances[a], after.instances[b]) for a, b in pairs.items()]
     tops = {old for old, _ in moved}
     stayed = [(old, new) for old, new in paired if old not in tops]
-    callers = {new.path: found for old, new in stayed if (found := _other_caller(old, new, pairs))}
+    callers = {
+        new.path: (before.hierarchy.tag(found[0].name), after.hierarchy.tag(found[1].name))
+        for old, new in stayed
+        if (found := _other_caller(old, new, pairs))
+    }
     reached = set(pairs.values())
     return ModuleChanges(
         added=_topmost(after.instances.values(), lambda each: each.path not in reached),
@@ -142,10 +146,7 @@ def compare_modules(before: Tree, after: Tree) -> ModuleChanges:
             for old, new in paired
             if (old.operators, old.calls) != (new.operators, new.calls) or new.path in callers
         ],
-        callers={
-            path: (before.hierarchy.tag(old.name), after.hierarchy.tag(new.name))
-            for path, (old, new) in callers.items()
-        },
+        callers=callers,
         reordered=[pair for old, other in paired for pair in _reordered(old, other, pairs)],
         pairs=pairs,
     )
@@ -166,8 +167,7 @@ def _topmost(instances: Iterable[Instance], wanted: Callable[[Instance], bool]) 
 
 def _moved(gone: Sequence[Instance], new: Sequence[Instance]) -> list[tuple[Instance, Instance]]:
     """Pair whole subtrees with equal contents, each once."""
-    content: dict[object, int] = {}
-    numbers = {**_contents(gone, content), **_contents(new, content)}
+    numbers = _contents([*gone, *new])
     waiting = grouped((instance for instance in new if instance in numbers), numbers.__getitem__)
     taken: set[Instance] = set()
     found: dict[Instance, Instance] = {}
@@ -182,18 +182,19 @@ def _moved(gone: Sequence[Instance], new: Sequence[Instance]) -> list[tuple[Inst
     return [(each, found[each]) for each in gone if each in found]
 
 
-def _contents(instances: Sequence[Instance], content: dict[object, int]) -> dict[Instance, int]:
+def _contents(instances: Sequence[Instance]) -> dict[Instance, int]:
     """Number the subtrees of instances by their contents: equal contents have equal numbers.
 
     A subtree without nodes has none, and neither has one with an instance that is not among `instances`.
     """
+    known: dict[object, int] = {}
     numbers: dict[Instance, int] = {}
     # Callers come before their callees: in reverse order, all children have their numbers.
     for instance in reversed(instances):
         below = tuple(numbers.get(child) for child in instance.children)
         if None not in below and (below or instance.operators):
             key = (instance.cls, tuple(sorted(instance.operators.items())), below)
-            numbers[instance] = content.setdefault(key, len(content))
+            numbers[instance] = known.setdefault(key, len(known))
     return numbers
 
 
