@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -34,7 +34,7 @@ class Store:
         Raises:
             UsageError: The data is missing, or does not fit the shape.
         """
-        if _is_sparse(tensor):
+        if isinstance(tensor, onnx.SparseTensorProto):
             return tuple(tensor.dims), self.content(tensor.values), self.content(tensor.indices)
         if is_absent_proto(tensor):
             return tensor.data_type, tuple(tensor.dims), None
@@ -62,10 +62,6 @@ class Store:
             ) from error
 
 
-def _is_sparse(tensor: Tensor) -> TypeGuard[onnx.SparseTensorProto]:
-    return isinstance(tensor, onnx.SparseTensorProto)
-
-
 @dataclass(frozen=True)
 class Data:
     """The tensors of both models."""
@@ -79,13 +75,11 @@ class Data:
         Raises:
             UsageError: The data is missing, or does not fit the shape.
         """
-        if _is_sparse(old) or _is_sparse(new):
-            return self._sparse_change(old, new)
-        return self._dense_change(old, new)
+        if isinstance(old, onnx.SparseTensorProto):
+            return self._sparse_change(old, new) if isinstance(new, onnx.SparseTensorProto) else "sparse → dense"
+        return "dense → sparse" if isinstance(new, onnx.SparseTensorProto) else self._dense_change(old, new)
 
-    def _sparse_change(self, old: Tensor, new: Tensor) -> str:
-        if not _is_sparse(old) or not _is_sparse(new):
-            return "{} → {}".format(*("sparse" if _is_sparse(tensor) else "dense" for tensor in (old, new)))
+    def _sparse_change(self, old: onnx.SparseTensorProto, new: onnx.SparseTensorProto) -> str:
         if old.dims != new.dims:
             return f"shape {list(old.dims)} → {list(new.dims)}"
         parts = {"values": (old.values, new.values), "indices": (old.indices, new.indices)}
