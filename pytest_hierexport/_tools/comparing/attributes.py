@@ -21,8 +21,6 @@ def attribute_content(attribute: onnx.AttributeProto, store: Store) -> object:
         UsageError: The data of a tensor is missing, or does not fit its shape.
     """
     tensors = tuple(_content(tensor, store) for tensor in _tensors(attribute))
-    if not attribute.doc_string and not tensors:
-        return attribute.SerializeToString(deterministic=True), tensors
     copied = type(attribute)()
     copied.CopyFrom(attribute)
     for part in ("doc_string", *_TENSORS):
@@ -43,11 +41,13 @@ def _content(tensor: onnx.TensorProto | onnx.SparseTensorProto, store: Store) ->
 def _change(before: onnx.AttributeProto | None, after: onnx.AttributeProto | None, data: Data) -> str:
     """Return the difference between two attributes as text: `1 → -1`; an empty text for equal ones.
 
+    At most one is missing.
+
     Raises:
         UsageError: The data of a tensor is missing, or does not fit its shape.
     """
     if before is None or after is None:
-        return "" if before is after else arrow(_shown(before), _shown(after))
+        return arrow(_shown(before), _shown(after))
     if attribute_content(before, data.before) == attribute_content(after, data.after):
         return ""
     if before.HasField("t") and after.HasField("t"):
