@@ -36,13 +36,15 @@ def as_ir(model: Model) -> ir.Model:
         return model
     if not isinstance(model, str | Path):
         return converted(_message(model))
-    loaded = converted(load_proto(model))
-    ir.external_data.set_base_dir(loaded.graph, Path(model).absolute().parent)
-    return loaded
+    return converted(load_proto(model), Path(model).absolute().parent)
 
 
-def converted(message: onnx.ModelProto) -> ir.Model:
+def converted(message: onnx.ModelProto, folder: Path | None = None) -> ir.Model:
     """Return the onnx_ir model of a protobuf message; sparse initializers are dense in it, since it knows no others.
+
+    Args:
+        message: The message.
+        folder: The folder of its external data, which is read when a tensor is used; None for a model without.
 
     Raises:
         UsageError: It is invalid: two nodes give a value of one name, as ONNX Runtime's float16 converter writes it
@@ -63,6 +65,8 @@ def converted(message: onnx.ModelProto) -> ir.Model:
     for opsets in (model.opset_imports, *(function.opset_imports for function in model.functions.values())):
         if "ai.onnx" in opsets:
             opsets.setdefault("", opsets.pop("ai.onnx"))
+    if folder is not None:
+        ir.external_data.set_base_dir(model.graph, folder)
     return model
 
 

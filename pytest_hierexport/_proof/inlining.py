@@ -47,9 +47,7 @@ def inlined(
     Raises:
         UsageError: The graph has a cycle, gives two values one name, or does not run on these inputs.
     """
-    model = converted(proto)
-    if folder is not None:
-        ir.external_data.set_base_dir(model.graph, folder)
+    model = converted(proto, folder)
     calling: dict[str, list[str]] = {}
     for name, node in walk(model):
         node.meta[_KEY] = name

@@ -46,12 +46,7 @@ class TaggedFile:
 
     def to_ir(self) -> ir.Model:
         """Return a copy as an onnx_ir model, which reads external data when a tensor is used."""
-        import onnx_ir as ir
-
-        model = converted(self.proto)
-        if self.path is not None:
-            ir.external_data.set_base_dir(model.graph, self.path.absolute().parent)
-        return model
+        return converted(self.proto, None if self.path is None else self.path.absolute().parent)
 
     def unknown_nodes(self) -> list[str]:
         """Return the keys of the nodes that a tool made of a tagged file without carrying the tags.
