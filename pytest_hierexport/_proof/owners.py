@@ -134,7 +134,11 @@ class Graph:
     @cached_property
     def by_elements(self) -> frozenset[str]:
         """The values that depend on the elements of a graph input, not on its shape alone."""
-        found = {value for value in self.inputs if value not in self.initializers}
+        return self.computed_from(value for value in self.inputs if value not in self.initializers)
+
+    def computed_from(self, values: Iterable[str]) -> frozenset[str]:
+        """Return these values, and those that depend on the elements of one, not on its shape alone."""
+        found = {*values}
         for node in self.nodes:
             if not found.isdisjoint(node.elements):
                 found.update(node.outputs)

@@ -99,11 +99,8 @@ class Boundaries:
     @cached_property
     def _by_numbers(self) -> frozenset[str]:
         """The values that depend on the elements of a graph input or of a weight, not on sizes alone."""
-        found = {*self.graph.by_elements, *filter(self._is_weight, self.graph.initializers)}
-        for node in self.graph.nodes:
-            if not found.isdisjoint(node.elements):
-                found.update(node.outputs)
-        return frozenset(found)
+        weights = filter(self._is_weight, self.graph.initializers)
+        return self.graph.by_elements | self.graph.computed_from(weights)
 
     def _is_weight(self, name: str) -> bool:
         """Whether an initializer is a floating tensor; a single number is a factor or the fill of a mask."""
