@@ -19,7 +19,7 @@ from pytest_hierexport._grouping import grouped
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
 from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, row_of
-from pytest_hierexport._tools.divergence.outputs import compared_rows, matched_outputs, worst_by_name
+from pytest_hierexport._tools.divergence.outputs import compared_rows, worst_by_name
 from pytest_hierexport._tools.divergence.pairs import (
     Key,
     Matched,
@@ -30,7 +30,7 @@ from pytest_hierexport._tools.divergence.pairs import (
     same_values,
     without_false,
 )
-from pytest_hierexport._tools.divergence.sides import Side
+from pytest_hierexport._tools.divergence.sides import Side, matched_names
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -56,7 +56,7 @@ def compare_with_graph(reference: Side, other: Side, depth: int | None, folder: 
         arrays.add(name, array)
     same = same_values(reference.graph.model, other.graph.model, boundaries.values, matched)
     known = grouped(same, same.__getitem__)
-    results = grouped(matched_outputs(reference.outputs, other.outputs), lambda pair: pair[1])
+    results = grouped(matched_names(reference.outputs, other.outputs), lambda pair: pair[1])
     forms = _forms(reference.graph, other.graph, same)
     by_tag = _candidates(boundaries, Boundaries(other.graph, depth), {**forms, **known})
     pairs: list[Pair] = []

@@ -12,22 +12,13 @@ the reference is the model, and of `layer.1` where it is a graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
 from pytest_hierexport._tools.divergence.compared import Row, with_includes
 from pytest_hierexport._tools.divergence.pairs import Pair
 from pytest_hierexport._tools.divergence.results import ValueGap
-
-
-def matched_outputs(reference: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the outputs of two graphs that correspond: those of one name, and the others in order, where as many."""
-    known, given = dict.fromkeys(reference), dict.fromkeys(other)
-    same = [(name, name) for name in known if name in given]
-    lost = [name for name in reference if name not in given]
-    new = [name for name in other if name not in known]
-    return [*same, *zip(lost, new, strict=True)] if len(lost) == len(new) else same
 
 
 def worst_by_name(pairs: Iterable[tuple[str, Pair]]) -> dict[str, Pair]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -104,10 +104,19 @@ def open_side(
 def _renamed(proto: onnx.ModelProto, inputs: Mapping[str, Array], reference: Side) -> dict[str, Array]:
     """Return the inputs of a reference by another graph's names: a tool may drop inputs, or rename them in order."""
     names = [value.name for value in graph_inputs(proto.graph)]
-    new = [name for name in names if name not in inputs]
-    lost = [name for name in reference.feeds if name not in names]
-    old = dict(zip(new, lost, strict=True)) if len(new) == len(lost) else {}
-    return {name: inputs[old.get(name, name)] for name in names if old.get(name, name) in inputs}
+    return {name: inputs[old] for old, name in matched_names([*reference.feeds], names)}
+
+
+def matched_names(reference: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the inputs or outputs of two graphs that correspond: those of one name, and the others in order.
+
+    The others are left out where one graph has more of them.
+    """
+    known, given = dict.fromkeys(reference), dict.fromkeys(other)
+    same = [(name, name) for name in known if name in given]
+    lost = [name for name in reference if name not in given]
+    new = [name for name in other if name not in known]
+    return [*same, *zip(lost, new, strict=True)] if len(lost) == len(new) else same
 
 
 def _cast(array: Array, value: onnx.ValueInfoProto) -> Array:
