@@ -21,7 +21,6 @@ from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
 from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, row_of
 from pytest_hierexport._tools.divergence.outputs import compared_rows, worst_by_name
 from pytest_hierexport._tools.divergence.pairs import (
-    Key,
     Matched,
     Pair,
     chosen_pairs,
@@ -109,11 +108,7 @@ def _made_of(value: ir.Value, constants: AbstractSet[str]) -> Iterator[str]:
 
 def _nearest(pairs: list[Pair]) -> list[Pair]:
     """Return of the pairs of each value of the reference the nearest, of equal ones the first."""
-    found: dict[Key, Pair] = {}
-    for pair in pairs:
-        if pair.key not in found or pair.gap.sqnr > found[pair.key].gap.sqnr:
-            found[pair.key] = pair
-    return list(found.values())
+    return [max(same, key=lambda pair: pair.gap.sqnr) for same in grouped(pairs, lambda pair: pair.key).values()]
 
 
 def _is_same_kind(reference: Array, other: Array) -> bool:

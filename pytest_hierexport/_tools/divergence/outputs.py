@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from pytest_hierexport._calls.hierarchy import ROOT
+from pytest_hierexport._grouping import grouped
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
 from pytest_hierexport._tools.divergence.compared import Row, with_includes
 from pytest_hierexport._tools.divergence.pairs import Pair
@@ -23,11 +24,8 @@ from pytest_hierexport._tools.divergence.results import ValueGap
 
 def worst_by_name(pairs: Iterable[tuple[str, Pair]]) -> dict[str, Pair]:
     """Return the pair of each output; of one that is stated several times, that which lies farthest apart."""
-    found: dict[str, Pair] = {}
-    for name, pair in pairs:
-        if name not in found or pair.gap.distance > found[name].gap.distance:
-            found[name] = pair
-    return found
+    same = grouped(pairs, lambda each: each[0])
+    return {name: max((pair for _, pair in each), key=lambda pair: pair.gap.distance) for name, each in same.items()}
 
 
 def compared_rows(
