@@ -12,7 +12,7 @@ from pytest_hierexport._calls.entries import entry_from_json, entry_to_json, is_
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._files.schemas import schema_error
-from pytest_hierexport._report.failures import Failure, failure_from_json, failure_to_json, known
+from pytest_hierexport._report.failures import failure_from_json, failure_to_json, known
 from pytest_hierexport._report.results import Check, Model, Part, Results, RuleText, Status
 
 _FORMAT = 1
@@ -100,28 +100,21 @@ def read_report(path: Path) -> Results:
 def _without_right_modules(content: Any) -> Any:
     """Return a report without the lists of modules that follow the schema: a validator takes half a minute for 400."""
     models = content.get("models") if isinstance(content, dict) else None
-    if not isinstance(models, list):
-        return content
-    return {**content, "models": [_without_modules(model) if _has_entries(model) else model for model in models]}
+    return {**content, "models": [*map(_without_entries, models)]} if isinstance(models, list) else content
 
 
-def _has_entries(model: object) -> bool:
+def _without_entries(model: Any) -> Any:
+    """Return a model without its list of modules if all of these follow the schema."""
     modules = model.get("modules") if isinstance(model, dict) else None
-    return isinstance(modules, list) and all(map(is_entry, modules))
-
-
-def _without_modules(model: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(modules, list) or not all(map(is_entry, modules)):
+        return model
     return {key: value for key, value in model.items() if key != "modules"}
 
 
 def _read_model(content: Mapping[str, Any]) -> Model:
-    verdicts = {check: Status(found["verdict"]) for check, found in content["checks"].items()}
-    checks = {
-        check: Check(verdicts[check], found.get("message", ""), found.get("seconds", 0.0), _read_failure(found))
-        for check, found in content["checks"].items()
-        if verdicts[check] not in {Status.NOT_RUN, Status.INAPPLICABLE}
-    }
-    inapplicable = tuple(check for check, status in verdicts.items() if status is Status.INAPPLICABLE)
+    every = {name: _read_check(found) for name, found in content["checks"].items()}
+    checks = {name: check for name, check in every.items() if check.status not in {Status.NOT_RUN, Status.INAPPLICABLE}}
+    inapplicable = tuple(name for name, check in every.items() if check.status is Status.INAPPLICABLE)
     lists = {key: tuple(content[key]) for key in ("notes", "warnings")}
     modules = tuple(map(entry_from_json, content.get("modules", ())))
     stated = {**{key: content[key] for key in (*_OF_MODEL, "committed") if key in content}, **lists}
@@ -129,8 +122,9 @@ def _read_model(content: Mapping[str, Any]) -> Model:
     return Model(**stated, checks=checks, inapplicable=inapplicable, modules=modules, stages=stages)
 
 
-def _read_failure(check: Mapping[str, Any]) -> Failure | None:
-    return failure_from_json(check["failure"]) if "failure" in check else None
+def _read_check(content: Mapping[str, Any]) -> Check:
+    failure = failure_from_json(content["failure"]) if "failure" in content else None
+    return Check(Status(content["verdict"]), content.get("message", ""), content.get("seconds", 0.0), failure)
 
 
 def _no_report(path: Path, found: str) -> UsageError:
