@@ -8,6 +8,7 @@ from enum import Enum
 from textwrap import shorten
 
 from pytest_hierexport._calls.entries import ModuleEntry
+from pytest_hierexport._grouping import grouped
 from pytest_hierexport._report.failures import Failure
 from pytest_hierexport._text import first_names
 
@@ -184,11 +185,8 @@ class Results:
 
     def distinct_failures(self) -> list[tuple[Model, list[str], str]]:
         """Return the checks of each model that failed with one message, and the message of the first of them."""
-        equal: dict[tuple[str, str], tuple[Model, list[str], str]] = {}
-        for model, name, check in self.failures():
-            key = model.name, without_repeat(check.message)
-            equal.setdefault(key, (model, [], check.message))[1].append(name)
-        return list(equal.values())
+        equal = grouped(self.failures(), lambda each: (each[0].name, without_repeat(each[2].message)))
+        return [(same[0][0], [name for _, name, _ in same], same[0][2].message) for same in equal.values()]
 
     def count(self, status: Status) -> int:
         """Count the checks of that status."""
@@ -258,11 +256,8 @@ def _skipped(results: Results, model: Model) -> Iterator[str]:
     if model.skip_reason:
         yield model.skip_reason
         return
-    rules: dict[str, list[str]] = {}
-    for rule in results.rules:
-        if model.status(rule.id) is Status.SKIPPED:
-            rules.setdefault(model.checks[rule.id].message, []).append(rule.id)
-    for reason, ids in rules.items():
+    skipped = (rule.id for rule in results.rules if model.status(rule.id) is Status.SKIPPED)
+    for reason, ids in grouped(skipped, lambda rule: model.checks[rule].message).items():
         yield f"{', '.join(ids)} {'is' if len(ids) == 1 else 'are'} neither kept nor broken: {reason}"
 
 
