@@ -119,7 +119,7 @@ class TaggedProto:
                 fields = known[id(origins)] = _NodeFields(writer.texts(origins))
             fields.write(node)
         for message in self.others():
-            _clear_entries(message, codec.is_replaced)
+            clear_entries(message, codec.is_replaced)
         for key, tensor in self.parts.initializers:
             entries = writer.texts(attribution.initializers.get(key, ())).entries
             _add_entries(tensor, {key: text for key, text in entries.items() if key != codec.NAMESPACE})
@@ -165,7 +165,7 @@ def _clear_node(node: onnx.NodeProto, *, every_doc_string: bool) -> None:
     if all(entry.key in codec.NODE_KEYS for entry in node.metadata_props):
         node.ClearField("metadata_props")
     else:
-        _clear_entries(node, codec.is_replaced_on_node)
+        clear_entries(node, codec.is_replaced_on_node)
     if every_doc_string or codec.is_our_doc(node.doc_string):
         node.ClearField("doc_string")
 
@@ -175,7 +175,7 @@ def _add_entries(message: Any, entries: Mapping[str, str]) -> None:
         message.metadata_props.add(key=key, value=entries[key])
 
 
-def _clear_entries(message: Any, replaced: Callable[[str], bool]) -> None:
+def clear_entries(message: Any, replaced: Callable[[str], bool]) -> None:
     """Remove the metadata entries for whose key `replaced` returns True."""
     entries = message.metadata_props
     others = [(entry.key, entry.value) for entry in entries if not replaced(entry.key)]

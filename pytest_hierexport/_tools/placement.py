@@ -16,6 +16,7 @@ import onnx
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.models import Model
+from pytest_hierexport._onnx.proto_tags import clear_entries
 from pytest_hierexport._tools.selection import OriginChoice, Selection, find_nodes
 from pytest_hierexport._tools.tagged_file import described
 
@@ -150,7 +151,5 @@ def _annotate(node: Any, annotation: str) -> None:
     if not isinstance(node, onnx.NodeProto):
         node.metadata_props[_ANNOTATION] = annotation
         return
-    others = [(entry.key, entry.value) for entry in node.metadata_props if entry.key != _ANNOTATION]
-    del node.metadata_props[:]
-    for key, value in (*others, (_ANNOTATION, annotation)):
-        node.metadata_props.add(key=key, value=value)
+    clear_entries(node, lambda key: key == _ANNOTATION)
+    node.metadata_props.add(key=_ANNOTATION, value=annotation)
