@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -150,10 +151,7 @@ def save_tagged(
         UsageError: A file with external data is missing.
     """
     _attach(proto, attribution, source, tags)
-
-    def beside(written: onnx.ModelProto, sha256: str) -> Sidecar:
-        return compose(written, sha256, attribution, source.modules, source.exporter)
-
+    beside = partial(compose, attribution=attribution, modules=source.modules, exporter=source.exporter)
     if any(locations(proto)) and source.path is not None and source.path.parent.resolve() != path.parent.resolve():
         check_data(proto, source.path.parent)
         save_moved(proto, source.path.parent, path, beside)
