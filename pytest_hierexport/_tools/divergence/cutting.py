@@ -10,12 +10,12 @@ producer computes has another name. All parts run in one session; those of a lar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 
 import onnx
 
 from pytest_hierexport._proof.session import batches, run_graph
 from pytest_hierexport._proof.tolerance import Array
+from pytest_hierexport._text import numbered
 from pytest_hierexport._tools.divergence.sides import Side
 
 
@@ -32,7 +32,7 @@ def run_parts(side: Side, known: Mapping[str, Array]) -> Iterator[tuple[str, Arr
 
 def unused_ending(side: Side) -> str:
     """Return an ending of names that no name of the graph has."""
-    endings = ("/own" + "'" * i for i in count())
+    endings = numbered("/own", "_")
     return next(end for end in endings if not any(name.endswith(end) for name in side.graph.producer))
 
 
