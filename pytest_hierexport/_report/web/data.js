@@ -8,6 +8,9 @@ const SNAPSHOT = data.columns.length - 1;
 
 const sum = (numbers) => numbers.reduce((all, number) => all + number, 0);
 
+// What the rule of a column promises; undefined for the snapshot.
+const promiseOf = (column) => data.rules.find((rule) => rule.id === column)?.promise;
+
 // The sum of the counts by name that each item has under a key.
 const added = (items, key) => {
   const counts = {};

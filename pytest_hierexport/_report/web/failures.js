@@ -90,7 +90,7 @@ const equalChecks = (model, status) => {
 
 const titleOf = (columns) => {
   const [check] = columns.map((column) => data.columns[column]);
-  const promise = data.rules.find((rule) => rule.id === check)?.promise;
+  const promise = promiseOf(check);
   if (columns.length > 1) return `${plural(columns.length, "check")}: ${columns.map((column) => data.columns[column]).join(", ")}`;
   return promise ? `${check}: ${promise}` : "The snapshot of the hierarchy";
 };

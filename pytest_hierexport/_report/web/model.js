@@ -90,7 +90,7 @@ const modelView = (model) => {
   const head = h("header", {}, [
     h("h1", { tabindex: "-1" }, model.name),
     h("p", { class: "facts" }, [fact("", model.source), model.place !== model.source.split("::")[0] && fact("in", model.place), fact("exporter", model.exporter), fact("nodes", model.nodes > 0 && count(model.nodes)), fact("time", duration(model.seconds))]),
-    h("ul", { class: "checks", "aria-label": "Checks" }, data.columns.map((column, i) => data.statuses[model.checks[i][0]] !== "does not apply" && h("li", { title: data.rules.find((rule) => rule.id === column)?.promise }, markOf(model, i), column))),
+    h("ul", { class: "checks", "aria-label": "Checks" }, data.columns.map((column, i) => data.statuses[model.checks[i][0]] !== "does not apply" && h("li", { title: promiseOf(column) }, markOf(model, i), column))),
     model.warnings.map((warning) => h("p", { class: "note warning" }, warning)),
     model.notes.map((note) => h("p", { class: "note" }, note)),
   ]);
@@ -100,7 +100,7 @@ const modelView = (model) => {
     head,
     skipped.map(([column, check]) => h("p", { class: "note" }, h("b", {}, `${column}: `), check[2])),
     equalChecks(model, FAILED).map((columns) => failureBox(model, columns)),
-    Object.keys(model.coverage).length > 0 && h("section", { class: "card" }, h("h2", {}, "How nodes got their tags"), h("div", { style: { marginTop: "0.6rem" } }, coverageMeter(model.coverage))),
+    coverageCard(model.coverage),
     section,
     model.stages.length > 0 && stagesSection(model.stages),
     equalChecks(model, KNOWN).map((columns) => failureBox(model, columns)),

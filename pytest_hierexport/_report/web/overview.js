@@ -16,15 +16,16 @@ const markOf = (model, column) => {
   return status === FAILED || status === KNOWN ? h("a", { href: link(model, undefined, data.columns[column]) }, mark) : mark;
 };
 
-const coverageMeter = (coverage) => {
+const coverageCard = (coverage) => {
   const kinds = EVIDENCE.filter((kind) => coverage[kind]);
   const all = sum(kinds.map((kind) => coverage[kind]));
   const text = kinds.map((kind) => `${kind} ${count(coverage[kind])} (${percent(coverage[kind], all)})`);
-  return [
+  const meter = h("div", { style: { marginTop: "0.6rem" } }, [
     h("div", { class: "meter", role: "img", "aria-label": `Nodes by evidence: ${text.join(", ")}` }, kinds.map((kind) =>
       h("i", { style: { width: `${(100 * coverage[kind]) / all}%`, background: `var(--${kind})` } }))),
     h("ul", { class: "legend" }, kinds.map((kind, i) => h("li", {}, h("i", { style: { background: `var(--${kind})` } }), text[i]))),
-  ];
+  ]);
+  return Object.keys(coverage).length > 0 && h("section", { class: "card" }, h("h2", {}, "How nodes got their tags"), meter);
 };
 
 const changed = (model) => model.checks[SNAPSHOT][0] === FAILED && differences(model.checks[SNAPSHOT][3]) > 0;
@@ -78,7 +79,6 @@ const texts = (title, lines, open) => lines.length > 0 && h("details", { class: 
 const matrix = () => {
   const families = data.columns.map((column) => column.slice(0, column.lastIndexOf("-")));
   const heading = (column, i) => (i && families[i] && families[i] === families[i - 1] ? column.slice(families[i].length + 1) : column);
-  const promise = (column) => data.rules.find((rule) => rule.id === column)?.promise ?? "the committed hierarchy";
   const sorts = { model: (m) => m.name.toLowerCase(), exporter: (m) => m.exporter, nodes: (m) => m.nodes, seconds: (m) => m.seconds };
   data.columns.forEach((_, i) => (sorts[`check ${i}`] = (m) => (m.checks[i][0] === FAILED ? -1 : m.checks[i][0])));
 
@@ -131,7 +131,7 @@ const matrix = () => {
   };
   const head = h("thead", {}, h("tr", {}, [
     sortable("model", "model", "Sort by name", ""), sortable("exporter", "exporter", "Sort by exporter", "word"), sortable("nodes", "nodes", "Sort by nodes", "number"),
-    data.columns.map((column, i) => sortable(`check ${i}`, heading(column, i), `${column}: ${promise(column)}. Sort: failures first`, "")),
+    data.columns.map((column, i) => sortable(`check ${i}`, heading(column, i), `${column}: ${promiseOf(column) ?? "the committed hierarchy"}. Sort: failures first`, "")),
     sortable("seconds", "time", "Sort by time", "number"),
   ]));
   const spent = (i) => sum(data.models.map((model) => model.checks[i][1] ?? 0));
@@ -184,14 +184,13 @@ const whatFailed = (choose) => {
 
 const overview = () => {
   const [table, choose] = matrix();
-  const coverage = added(data.models, "coverage");
   const rules = h("details", { class: "note" }, h("summary", {}, `The rules (${count(data.rules.length)})`), h("ul", { class: "lines" }, data.rules.map((rule) => h("li", {}, h("b", {}, rule.id), ` ${rule.promise}${rule.cardinal ? " (cardinal)" : ""}`))));
   return h("div", { id: "overview" }, [
     h("h1", { tabindex: "-1" }, "Module tags of the exported models"),
     runFacts(),
     tiles(choose),
     whatFailed(choose),
-    Object.keys(coverage).length > 0 && h("section", { class: "card" }, h("h2", {}, "How nodes got their tags"), h("div", { style: { marginTop: "0.6rem" } }, coverageMeter(coverage))),
+    coverageCard(added(data.models, "coverage")),
     data.run.warnings.map((warning) => h("p", { class: "note warning" }, warning)),
     table,
     texts("Notes", data.run.remarks, data.run.remarks.length < 4),
