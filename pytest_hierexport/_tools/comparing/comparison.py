@@ -82,7 +82,7 @@ def compare(before: TaggedFile, after: TaggedFile) -> Comparison:
     trees = [Tree(file.attribution, operators(file.proto)) for file in (before, after)]
     modules = compare_modules(*trees)
     graphs = FlatGraph(before.proto), FlatGraph(after.proto)
-    data = Data(*(Store(file.path) for file in (before, after)))
+    data = Data(Store(before.path), Store(after.path))
     _label(graphs[0], before, trees[0], modules.pairs)
     _label(graphs[1], after, trees[1], {path: path for path in modules.pairs.values()})
     pairs = pair(*graphs, data)

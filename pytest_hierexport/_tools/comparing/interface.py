@@ -24,7 +24,7 @@ def interface_changes(before: onnx.ModelProto, after: onnx.ModelProto, data: Dat
     Raises:
         UsageError: The data of an attribute's default is missing, or does not fit its shape.
     """
-    yield from _of_entries("opset", *(_opsets(proto) for proto in (before, after)))
+    yield from _of_entries("opset", _opsets(before), _opsets(after))
     for kind in ("input", "output"):
         types = [{value.name: _type(value.type) for value in getattr(proto.graph, kind)} for proto in (before, after)]
         yield from _of_entries(kind, *types)

@@ -29,12 +29,11 @@ class Numbering:
         """By value: the number of its key or data, or of its producer's expression."""
         self.uses: dict[FlatNode, int] = {}
         """By node: the number of its expression with those of all nodes that depend on it, and the outputs."""
-        for leaf in dict.fromkeys((*before.leaves, *after.leaves)):
-            for value in (*before.leaves.get(leaf, ()), *after.leaves.get(leaf, ())):
-                self.values[value] = self._number("leaf", leaf)
+        for graph in (before, after):
+            for leaf, values in graph.leaves.items():
+                self.values.update(dict.fromkeys(values, self._number("leaf", leaf)))
         self._number_data(before, after, data)
-        stores = data.before, data.after
-        self.expressions = tuple(self._by_expression(*each) for each in zip((before, after), stores, strict=True))
+        self.expressions = self._by_expression(before, data.before), self._by_expression(after, data.after)
         """For each graph: the nodes by the numbers of their expressions."""
         for graph in (before, after):
             self._number_uses(graph)
@@ -45,8 +44,9 @@ class Numbering:
     def _number_data(self, before: FlatGraph, after: FlatGraph, data: Data) -> None:
         """Number the initializers whose keys do not identify them in both graphs by their data."""
         alone = _alone(before, after), _alone(after, before)
-        # Data is read only where there are initializers on both sides that may be equal.
-        for initializers, store in zip(alone, (data.before, data.after), strict=True) if all(alone) else ():
+        if not all(alone):
+            return  # data is read only where there are initializers on both sides that may be equal
+        for initializers, store in zip(alone, (data.before, data.after), strict=True):
             for value, tensor in initializers:
                 self.values[value] = self._number("data", store.content(tensor))
 
