@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._grouping import grouped
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
-from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, row_of
+from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, known_row, unknown_row
 from pytest_hierexport._tools.divergence.outputs import compared_rows, worst_by_name
 from pytest_hierexport._tools.divergence.pairs import (
     Matched,
@@ -72,8 +72,9 @@ def compare_with_graph(reference: Side, other: Side, depth: int | None, folder: 
     compared = worst_by_name((str(pair.key), pair) for pair in outputs)
 
     def row(boundary: Boundary, pair: Pair | None) -> Row:
-        reason = _LACKING if boundary.name in arrays else "it is no tensor"
-        return row_of(boundary, pair, pair.value if pair else None, reason=reason)
+        if pair is not None:
+            return known_row(boundary, pair, pair.value)
+        return unknown_row(boundary, _LACKING if boundary.name in arrays else "it is no tensor")
 
     found = {str(pair.key): pair for pair in pairs}
     return Compared(boundaries, compared_rows(boundaries, found, compared, row, _LACKING), arrays)
@@ -118,8 +119,8 @@ def _is_same_kind(reference: Array, other: Array) -> bool:
 def _is_same_layout(reference: Array, other: Array) -> bool:
     """Whether tensors can be compared as one value.
 
-    With another number of elements, a changed shape parts. Elements in another layout are another value: an optimizer
-    moved a Transpose.
+    With as many elements in another shape they are other values: an optimizer moved a Transpose. With more or fewer
+    elements, the value itself has changed its shape, and parts by that.
     """
     return reference.shape == other.shape or reference.size != other.size
 

@@ -70,16 +70,19 @@ class Compared:
         return found
 
 
-def row_of(
-    boundary: Boundary, pair: Pair | None, other: str | None = None, calls: tuple[str, ...] = (), reason: str = ""
-) -> Row:
-    """Return the row of a value with what it is compared with, or with the reason why it has no pair.
+def known_row(boundary: Boundary, pair: Pair, other: str | None, calls: tuple[str, ...] = ()) -> Row:
+    """Return the row of a value with what it is compared with.
 
-    It counts to `calls`; where these are none, to all whose own node its producer is.
+    It counts to `calls`, or, where there are none, to all calls whose own node its producer is.
     """
-    known = {"reason": reason} if pair is None else {"other": other, "accumulated": pair.gap}
-    value = ValueGap(boundary.name, boundary.position, is_output=boundary.is_output, **known)
+    value = ValueGap(boundary.name, boundary.position, other, pair.gap, is_output=boundary.is_output)
     return Row(value, calls or boundary.calls, pair)
+
+
+def unknown_row(boundary: Boundary, reason: str) -> Row:
+    """Return the row of a value without a pair."""
+    value = ValueGap(boundary.name, boundary.position, reason=reason, is_output=boundary.is_output)
+    return Row(value, boundary.calls, None)
 
 
 def with_includes(boundaries: Boundaries, rows: Sequence[Row]) -> list[Row]:
