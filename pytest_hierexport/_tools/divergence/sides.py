@@ -69,7 +69,7 @@ class Side:
         for found in run_graph(self.proto, self.feeds, computed, self.folder):
             if found.arrays and not found.is_sequence and found.arrays[0].dtype.kind not in _TEXTS:
                 yield found.name, found.arrays[0]
-        for name in wanted.keys() - self.graph.producer.keys():
+        for name in (name for name in wanted if name not in self.graph.producer):
             tensor = self.graph.initializers[name].const_value if name in self.graph.initializers else None
             array = self.feeds.get(name) if tensor is None else tensor.numpy()
             if array is not None and array.dtype.kind not in _TEXTS:
