@@ -64,8 +64,8 @@ def nearness(reference: Array, other: Array) -> float | None:
 def _outlying(one: Array, two: Array, apart: Array) -> Array:
     """Return where both agree in a number that dwarfs all in which they do not, such as the -1e9 of a mask.
 
-    Its square would be the signal, and no error of the scores beside it exceed the tolerance. Numbers below that size
-    always count: beside the 1 of a saturated softmax, small numbers are rounding errors.
+    Its square would be the whole signal, so no error of the scores beside it would exceed the tolerance. Numbers below
+    that size always count: beside the 1 of a saturated softmax, small numbers are rounding errors.
     """
     if not apart.any():
         return apart

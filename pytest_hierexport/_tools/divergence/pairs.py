@@ -68,8 +68,8 @@ def possible_pairs(
     """Pair a value of a graph with those of the reference that have its shape and kind, the most probable first.
 
     That is the nearest where it lies within the tolerance, and is then the only one; else the one with the most votes,
-    of several the nearest. A negated result is farther from the right one than from most others. `votes` has how many
-    calls tell of each value of the reference that it may be this one.
+    of several the nearest. Votes come first because a wrong result may be nearer to most other values than to the right
+    one, such as a negated one. `votes` has how many calls tell of each value of the reference that it may be this one.
     """
     near = {key: nearness(arrays[key], array) for key in votes if key in arrays}
     found = {key: each for key, each in near.items() if each is not None}
