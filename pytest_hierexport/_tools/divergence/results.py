@@ -167,8 +167,9 @@ class Divergence:
     @cached_property
     def ranking(self) -> tuple[CallGap, ...]:
         """The calls that add an error, the largest first."""
-        adding = [call for call in self.calls if call.added is not None and call.added.sqnr < float("inf")]
-        return tuple(sorted(adding, key=_order))
+        adding = [(gap, call) for call in self.calls if (gap := call.added) is not None and gap.sqnr < float("inf")]
+        adding.sort(key=lambda each: ((each[1].impact or each[0]).sqnr, each[0].sqnr))
+        return tuple(call for _, call in adding)
 
     def exclusion(self, count: int = 3) -> Exclusion:
         """Return the first calls of the ranking, and their nodes, as a list to exclude from quantization.
@@ -184,8 +185,3 @@ class Divergence:
         top = dict.fromkeys(name for call in self.ranking[:count] for name in (call.call, *call.includes))
         nodes = dict.fromkeys(node for name in top for node in (*known[name].nodes, *known[name].parts))
         return Exclusion(tuple(top), tuple(nodes))
-
-
-def _order(call: CallGap) -> tuple[float, float]:
-    assert call.added is not None, "calls without an added error are not ranked"  # noqa: S101
-    return (call.impact.sqnr if call.impact else call.added.sqnr, call.added.sqnr)
