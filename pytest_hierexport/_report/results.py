@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from textwrap import shorten
@@ -200,16 +200,12 @@ def cardinal_line(results: Results) -> str:
         return ""
     names, rules = list(left_out), {", ".join(rules) for rules in left_out.values()}
     if len(rules) == 1:
-        return f"cardinal rules not run: {rules.pop()} on {_listed(names, len(results.models))}"
+        on_all = len(names) == len(results.models) and len(names) > _MANY
+        where = f"all {len(names)} models" if on_all else first_names(names)
+        return f"cardinal rules not run: {rules.pop()} on {where}"
     # Without the models' names, their rules would not be told either.
     each = [f"{name} ({', '.join(left_out[name])})" for name in names]
     return f"cardinal rules not run: {first_names(each)}"
-
-
-def _listed(names: Sequence[str], total: int) -> str:
-    if len(names) == total and total > _MANY:
-        return f"all {total} models"
-    return first_names(names)
 
 
 def remarks_of(results: Results) -> list[str]:
