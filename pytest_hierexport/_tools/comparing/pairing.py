@@ -129,6 +129,7 @@ def _pair_by_value(numbering: Numbering, pairs: Pairs) -> None:
     groups, others = numbering.expressions
     for expression, olds in groups.items():
         news = others.get(expression, [])
+        # A single pair leaves nothing to choose; most expressions have one.
         for group in choices if len(olds) + len(news) > 2 else choices[-1:]:
             for left, others_left in pairs.left(olds, news, group):
                 _pair_in_order(left, others_left, pairs)
@@ -166,7 +167,8 @@ def _pair_by_neighbours(before: FlatGraph, after: FlatGraph, pairs: Pairs) -> No
             pairs.add(a, b)
             pending += zip(a.outputs, b.outputs, strict=False)
             pending += ((value, b.inputs[place]) for place, value in a.inputs.items() if place in b.inputs)
-        if old.producer is None and new.producer is None and old.leaf[-2:-1] == new.leaf[-2:-1]:
+        # Inputs pair with inputs, and initializers with initializers.
+        if old.leaf and new.leaf and old.leaf[-2] == new.leaf[-2]:
             pairs.add_values(old, new)
 
 
