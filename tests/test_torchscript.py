@@ -147,6 +147,12 @@ class TestCalls:
         result = exported(nn.Sequential(nn.Conv1d(5, 5, 1), nn.BatchNorm1d(5), nn.ReLU()))
         assert owners(result, "Conv") == [["0", "1"]]
 
+    @pytest.mark.parametrize("last", [[], [nn.ReLU()]], ids=["as-result", "in-the-model"])
+    def test_so_do_two_such_pairs_in_a_row(self, last: list[nn.Module]) -> None:
+        pairs = [[nn.Conv1d(5, 5, 1, bias=False), nn.BatchNorm1d(5)] for _ in range(2)]
+        result = exported(nn.Sequential(*(module for pair in pairs for module in pair), *last))
+        assert owners(result, "Conv") == [["0", "1"], ["2", "3"]]
+
     def test_two_transposes_in_one_belong_to_both(self) -> None:
         left = Runs(lambda _m, x: x.exp().transpose(1, 2))
         right = Runs(lambda _m, x: x.transpose(0, 1).tanh())

@@ -90,11 +90,13 @@ class _Graft:
     def _result(self, was: int | None, now: int | None) -> int | None:
         """Return a result of the graph: the final one if torch added its producer, else the converted one.
 
-        torch adds a copy for a value that is a result twice.
+        torch adds a copy for a value that is a result twice. What it put in the place of an operation is not added.
         """
         producer = None if now is None else self._final.get(now)
         is_added = producer is not None and producer.key not in self.owners and now not in self._converted
-        return now if is_added else was
+        operation = None if was is None else self._converted.get(was)
+        is_replaced = operation is not None and operation.is_onnx and operation.key not in self._kept
+        return now if is_added and not is_replaced else was
 
     def _additions(self, values: Sequence[int | None], calls: CallNames) -> list[Operation]:
         """Return the operations that torch added to compute the values; they get `calls` as their owners."""
@@ -232,10 +234,17 @@ def _names(block: Block, final: Graph) -> dict[int, str]:
 def _consumed_instead(block: Block, final: Block) -> Iterator[tuple[int, int]]:
     """Yield every consumed value of the block, with the value that its consumer takes in the final block."""
     kept = {operation.key: operation for operation in final.all_operations()}
+    computed = _producers(block)
+    gone: dict[int | None, Operation] = {
+        value: operation for value, operation in computed.items() if operation.key not in kept
+    }
+    new = {value: operation for value, operation in _producers(final).items() if value not in computed}
 
     def pairs(was: Sequence[int | None], now: Sequence[int | None]) -> Iterator[tuple[int, int]]:
-        if len(was) == len(now):
-            yield from ((a, b) for a, b in zip(was, now, strict=True) if a is not None and b is not None)
+        for a, b in zip(was, now, strict=True) if len(was) == len(now) else ():
+            if a is not None and b is not None:
+                yield a, b
+                yield from pairs(*_first_taken(gone.get(a), new.get(b), gone))
 
     yield from pairs(block.outputs, final.outputs)
     for operation in block.all_operations():
@@ -243,3 +252,17 @@ def _consumed_instead(block: Block, final: Block) -> Iterator[tuple[int, int]]:
             yield from pairs(operation.inputs, now.inputs)
             for inner, inner_now in zip(operation.blocks, now.blocks, strict=False):
                 yield from pairs(inner.outputs, inner_now.outputs)
+
+
+def _first_taken(
+    was: Operation | None, now: Operation | None, gone: Mapping[int | None, Operation]
+) -> tuple[Sequence[int | None], Sequence[int | None]]:
+    """Return the first input of the operation that a new one of its kind replaced, and that of the new one.
+
+    torch makes a new `Conv` of a `Conv` and the normalisation behind it, `was`. Both are empty where there is none.
+    """
+    while was is not None and now is not None and was.inputs:
+        if was.kind == now.kind:
+            return was.inputs[:1], now.inputs[:1]
+        was = gone.get(was.inputs[0])
+    return (), ()
