@@ -360,3 +360,17 @@ def test_operand_of_two_fused_products_has_no_counterpart() -> None:
         h = Exp(x) r = Cos(x) q = local.Silu(h) t = local.MatMul(q, packed, r) y = local.Unpack(t) }}"""
     found = carried(before, after, h="a", s="b", m="b", k="c", n="d", y="d")
     assert [call for call, _ in found["q"]] == [call for call, _ in found["t"]] == ["b", "c", "d"]
+
+
+def test_weight_cast_to_the_type_of_an_activation_anchors() -> None:
+    head = """g (float[2, 2] x) => (float[2, 2] y)
+        <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2, 2] h, float[2, 2] k, float[2, 2] m, float[2, 2] c"""
+    before = f"""{head}, float[2, 2] v = {{5.0, 6.0, 7.0, 8.0}}> {{
+        h = Neg(x) k = CastLike(w, h) m = Mul(h, k) c = CastLike(w, m) n = Add(m, c) y = MatMul(n, v) }}"""
+    after = f"""{head}, float[2, 2] v_q = {{5.0, 6.0, 7.0, 8.5}}, float s = {{0.5}}> {{
+        h = Neg(x) k = CastLike(w, h) h_q = QuantizeLinear(h, s) k_q = QuantizeLinear(k, s) m_q = local.QMul(h_q, k_q)
+        m = DequantizeLinear(m_q, s) c = CastLike(w, m) c_q = QuantizeLinear(c, s) n_q = local.QAdd(m_q, c_q)
+        y_q = local.QMatMul(n_q, v_q) y = DequantizeLinear(y_q, s) }}"""
+    found = carried(before, after, h="a", k="a", m="a", c="a", n="a", y="b")
+    assert found["m_q"] == found["n_q"] == [("a", "fused")]
+    assert found["y_q"] == [("b", "fused")]

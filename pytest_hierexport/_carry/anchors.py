@@ -39,9 +39,14 @@ class Anchors:
     """Values after that one before was converted to (another type, layout or shape), each with that one."""
 
     def counterpart(self, value: Value) -> Value | None:
-        """Return the value before that one after equals or is anchored to; None where it is new."""
-        numbering = self.match.numbering
-        return self.anchored.get(value) or numbering.first_before.get(numbering.new[value])
+        """Return the value before that one after is anchored to or equals, its namesake first; None where it is new.
+
+        The cast of a weight to the type of an activation equals the weight, but depends on the activation.
+        """
+        if value in self.anchored:
+            return self.anchored[value]
+        equal = self.match.numbering.by_number.get(self.match.numbering.new[value], [])
+        return next((each for each in equal if each.name == value.name), equal[0] if equal else None)
 
     def counterpart_or_source(self, value: Value) -> Value | None:
         """Return the value before that one after was converted from, equals or is anchored to."""
