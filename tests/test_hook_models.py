@@ -132,3 +132,34 @@ def test_case_of_the_hook_has_steps_and_known_failures(project: Project) -> None
     result.assert_outcomes(passed=1, failed=1, deselected=result.parseoutcomes()["deselected"])
     result.stdout.fnmatch_lines(["tower: the known failure of MUST-002 is over"])
     result.stdout.fnmatch_lines(["  to do *remove the known failure from pytest_hierexport_models"])
+
+
+ONLY_SNAPSHOTS = """
+import pytest
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    items[:] = [item for item in items if "must" not in item.name]
+"""
+
+
+def test_a_run_without_the_hook_keeps_its_snapshots(project: Project) -> None:
+    project.write("pytest.ini", "[pytest]\npythonpath = .\nhierexport_models = my_model.py::build\n")
+    project.write("conftest.py", ONLY_SNAPSHOTS)
+    conftest = project.write("tests/conftest.py", CONFTEST)
+    strict = "--hierexport-require-snapshots"
+    assert project.run("--snapshot-update").ret == 0
+    # pytest does not load tests/conftest.py for this path.
+    alone = ("my_model.py", "--hierexport-models=my_model.py::build", strict)
+    assert project.run(*alone).ret == 0
+    assert project.run(*alone, "--snapshot-update").ret == 0
+    assert {path.stem for path in project.path.glob("__hierexport__/*.txt")} == {"build", "tower", "wide"}
+    conftest.write_text(CONFTEST.replace(', Case("wide", tower, opset=19)', ""))
+    result = project.run(strict)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["snapshots of models that are gone: __hierexport__/wide.txt"])
+    conftest.unlink()
+    result = project.run(strict)
+    result.stdout.fnmatch_lines(
+        ["snapshots of models that are gone: __hierexport__/tower.txt, __hierexport__/wide.txt"]
+    )

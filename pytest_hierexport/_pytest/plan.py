@@ -69,7 +69,7 @@ def planned(config: pytest.Config, settings: Settings, relay: Path) -> Plan:
     with unrecorded():
         # What a manifest states is in its cases; the source of a factory counts when it is imported.
         cases = selected_cases(settings, own)
-    plan = Plan(config, settings, cases, tuple(case.name for case in cases), relay)
+    plan = Plan(config, settings, cases, tuple(case.name for case in cases), relay, frozenset(own))
     shard = settings.chosen.shard
     return plan if shard is None else replace(plan, cases=in_shard(cases, shard, plan.durations()))
 
@@ -86,6 +86,8 @@ class Plan:
     """The names of all cases, those of other shards included."""
     relay: Path
     """A file outside the project: pytest's argument for the anchors that it would not collect by their own path."""
+    in_code: frozenset[str] = frozenset()
+    """The names of the cases that the project defines in code."""
 
     @cached_property
     def anchors(self) -> dict[Path, tuple[Case, ...]]:
