@@ -149,6 +149,7 @@ def test_unknown_step_is_a_usage_error(step: str, nearest: str, stepped: Project
         result = stepped.run(*arguments)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines([f"*{nearest}*"])
+        assert "correct the manifest" not in result.stderr.str()
 
 
 def test_results_of_steps_are_skipped_where_the_export_fails(stepped: Project) -> None:

@@ -25,6 +25,7 @@ from pytest_hierexport._files.schemas import load_schema
 Select = Callable[[Sequence[str], Path], list[Case]]
 _PLAIN = ("exporter", "opset", "weights", "randomise", "strict", "allow_derived", "timeout", "details")
 """The entries that a case takes as they are."""
+_CORRECT = "correct the manifest"
 _READ: ContextVar[tuple[tuple[Path, str], ...]] = ContextVar("_READ", default=())
 """The entries that are being read: a model of a manifest may be that of another entry, with what it states."""
 _OF_THE_FACTORY = ("model", "thin", "inputs", "trust_remote_code")
@@ -123,8 +124,8 @@ class _Table:
         for error in errors:
             raise self._broken(error)
 
-    def wrong(self, key: str, expected: str, found: str) -> CollectError:
-        return _wrong(self.path, f"{self.place}.{key}", expected, found)
+    def wrong(self, key: str, expected: str, found: str, do: str = _CORRECT) -> CollectError:
+        return _wrong(self.path, f"{self.place}.{key}", expected, found, do)
 
     def _broken(self, error: Any) -> CollectError:
         place, value, schema = ".".join([self.place, *map(str, error.absolute_path)]), error.instance, error.schema
@@ -163,8 +164,8 @@ def _validator() -> Any:
     return extend(Draft202012Validator, type_checker=types)(load_schema("manifest"))
 
 
-def _wrong(path: Path, place: str, expected: str, found: str) -> CollectError:
-    return CollectError(f"{expected} at {place} in {path}", found=found, do="correct the manifest")
+def _wrong(path: Path, place: str, expected: str, found: str, do: str = _CORRECT) -> CollectError:
+    return CollectError(f"{expected} at {place} in {path}", found=found, do=do)
 
 
 def _case(table: _Table, name: str, source: str, select: Select) -> Case:
@@ -211,7 +212,7 @@ def _check_choices(table: _Table) -> None:
         for step in map(_step, table.values.get(key, ())):
             check_step(step.name, table.path.parent)
     except UsageError as error:
-        raise table.wrong(key, error.expected, error.found) from None
+        raise table.wrong(key, error.expected, error.found, error.do) from None
 
 
 def _known_failures(values: Mapping[str, Any]) -> tuple[KnownFailure, ...]:
