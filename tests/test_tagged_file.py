@@ -19,7 +19,7 @@ from pytest_hierexport import export
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._onnx import sidecar, storage
-from pytest_hierexport._tools.tagged_file import load_tagged, parse_tagged, save_tagged, to_bytes
+from pytest_hierexport._tools.tagged_file import load_tagged, parse_tagged
 
 
 class Block(nn.Module):
@@ -74,14 +74,14 @@ class TestPlainFile:
 
     def test_a_copy_still_says_that_its_tags_are_unproven(self, folder: Path, tmp_path: Path) -> None:
         plain = load_tagged(folder / "plain.onnx")
-        save_tagged(plain.proto, plain.attribution, plain, tmp_path / "copy.onnx")
+        plain.save(tmp_path / "copy.onnx")
         assert load_tagged(tmp_path / "copy.onnx").tags_from == "torch"
         sidecar.sidecar_path(tmp_path / "copy.onnx").unlink()
         assert load_tagged(tmp_path / "copy.onnx").tags_from == "torch"
-        save_tagged(plain.proto, plain.attribution, plain, tmp_path / "bare.onnx", "none")
+        plain.save(tmp_path / "bare.onnx", "none")
         bare = load_tagged(tmp_path / "bare.onnx")
         assert (bare.tags_from, bare.attribution) == ("torch", plain.attribution)
-        assert parse_tagged(to_bytes(plain.proto, plain.attribution, plain), "bytes").tags_from == "torch"
+        assert parse_tagged(plain.to_bytes(), "bytes").tags_from == "torch"
 
     def test_a_stranger_as_sidecar_does_not_hide_the_scopes(self, folder: Path, tmp_path: Path) -> None:
         (tmp_path / "plain.onnx").write_bytes((folder / "plain.onnx").read_bytes())
@@ -130,7 +130,7 @@ class TestPlainFile:
 class TestSidecar:
     def test_tags_of_a_stripped_file_come_from_its_sidecar(self, folder: Path, tmp_path: Path) -> None:
         tagged = load_tagged(folder / "tagged.onnx")
-        save_tagged(tagged.proto, tagged.attribution, tagged, tmp_path / "bare.onnx", "none")
+        tagged.save(tmp_path / "bare.onnx", "none")
         bare = load_tagged(tmp_path / "bare.onnx")
         assert (bare.tags_from, bare.sidecar, bare.attribution) == ("sidecar", "fits", tagged.attribution)
 
@@ -173,7 +173,7 @@ def test_a_model_in_another_folder_is_the_same(folder: Path, tmp_path: Path, wid
     made = storage.load_proto(tmp_path / "made.onnx")
     (tmp_path / "out").mkdir()
     attribution = Attribution(source.attribution.hierarchy)
-    save_tagged(made, attribution, source, tmp_path / "out" / "copy.onnx", "none")
+    replace(source, proto=made, attribution=attribution).save(tmp_path / "out" / "copy.onnx", "none")
     assert (tmp_path / "out" / "copy.onnx.data").exists() == (width > 2)
     assert made == storage.load_proto(tmp_path / "made.onnx")
     loaded = (onnx.load(path) for path in (tmp_path / "out" / "copy.onnx", tmp_path / "made.onnx"))
@@ -192,9 +192,9 @@ def test_a_model_from_standard_input_leaves_no_data_behind(folder: Path, tmp_pat
     made = parse_tagged((tmp_path / "any.onnx").read_bytes(), "standard input")
     (tmp_path / "out").mkdir()
     with pytest.raises(UsageError, match=r"no .*any\.bin"):
-        save_tagged(made.proto, made.attribution, made, tmp_path / "out" / "copy.onnx")
+        made.save(tmp_path / "out" / "copy.onnx")
     assert not [*(tmp_path / "out").iterdir()]
-    save_tagged(made.proto, made.attribution, made, tmp_path / "copy.onnx")
+    made.save(tmp_path / "copy.onnx")
     assert load_tagged(tmp_path / "copy.onnx").attribution == made.attribution
 
 

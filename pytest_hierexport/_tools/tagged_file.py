@@ -1,4 +1,4 @@
-"""Loads an ONNX file with its attribution for a tool, and saves the model that the tool returns."""
+"""Loads an ONNX file with its attribution for a tool, and saves what the tool made of it."""
 
 from __future__ import annotations
 
@@ -57,6 +57,48 @@ class TaggedFile:
         if self.sidecar == "fits":
             return []
         return [node for node, origins in self.attribution.nodes.items() if not origins]
+
+    def save(self, path: Path, tags: codec.Tags = "both") -> None:
+        """Write what a tool made of the file, with tags and a sidecar; the message gets the tags too.
+
+        If the target is in the folder of the file, external data stays in its files; else it is copied to `PATH.data`.
+        That of a model from standard input must be beside the target.
+
+        Raises:
+            ExportError: A file cannot be written.
+            UsageError: A file with external data is missing.
+        """
+        self._attach(tags)
+        beside = partial(compose, attribution=self.attribution, modules=self.modules, exporter=self.exporter)
+        folder = path.parent if self.path is None else self.path.parent
+        if any(locations(self.proto)) and folder.resolve() != path.parent.resolve():
+            check_data(self.proto, folder)
+            save_moved(self.proto, folder, path, beside)
+            return
+        if self.path is None:
+            check_data(self.proto, folder)
+        save_proto(self.proto, path, beside)
+
+    def to_bytes(self, tags: codec.Tags = "both") -> bytes:
+        """Return what a tool made of the file with its tags and all its data; the message gets the tags too.
+
+        Raises:
+            UsageError: The model has external data.
+        """
+        if any(locations(self.proto)):
+            raise UsageError(
+                "a model without external data for standard output",
+                found=f"external data beside {self.path or 'the model'}",
+                do="give a file with -o",
+            )
+        self._attach(tags)
+        return bytes(self.proto.SerializeToString(deterministic=True))
+
+    def _attach(self, tags: codec.Tags) -> None:
+        """Write the tags into the message; tags from torch's scopes are marked as such."""
+        storage.attach_proto(self.proto, self.attribution, tags)
+        if self.tags_from == "torch" and tags != "none":
+            self.proto.metadata_props.add(key=codec.SOURCE, value="torch")
 
 
 def load_tagged(path: Path) -> TaggedFile:
@@ -136,49 +178,3 @@ def _sidecar(path: Path | None) -> tuple[Sidecar | None, str]:
         return read_sidecar(path), ""
     except TagError as error:
         return None, f"not used: {error.found}"
-
-
-def save_tagged(
-    proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, path: Path, tags: codec.Tags = "both"
-) -> None:
-    """Write a model that a tool made of `source`, with tags and a sidecar; the message gets the tags too.
-
-    If the target is in the folder of `source`, external data stays in its files; else it is copied to `PATH.data`. That
-    of a model from standard input must be beside the target.
-
-    Raises:
-        ExportError: A file cannot be written.
-        UsageError: A file with external data is missing.
-    """
-    _attach(proto, attribution, source, tags)
-    beside = partial(compose, attribution=attribution, modules=source.modules, exporter=source.exporter)
-    if any(locations(proto)) and source.path is not None and source.path.parent.resolve() != path.parent.resolve():
-        check_data(proto, source.path.parent)
-        save_moved(proto, source.path.parent, path, beside)
-        return
-    if source.path is None:
-        check_data(proto, path.parent)
-    save_proto(proto, path, beside)
-
-
-def to_bytes(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, tags: codec.Tags = "both") -> bytes:
-    """Return a model with its tags and all its data as bytes; the message gets the tags too.
-
-    Raises:
-        UsageError: The model has external data.
-    """
-    if any(locations(proto)):
-        raise UsageError(
-            "a model without external data for standard output",
-            found=f"external data beside {source.path or 'the model'}",
-            do="give a file with -o",
-        )
-    _attach(proto, attribution, source, tags)
-    return bytes(proto.SerializeToString(deterministic=True))
-
-
-def _attach(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, tags: codec.Tags) -> None:
-    """Write tags into a message; tags from torch's scopes are marked as such."""
-    storage.attach_proto(proto, attribution, tags)
-    if source.tags_from == "torch" and tags != "none":
-        proto.metadata_props.add(key=codec.SOURCE, value="torch")

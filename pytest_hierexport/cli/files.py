@@ -123,12 +123,10 @@ def write_file(file: TaggedFile, path: Path, tags: Tags = "both") -> None:
         ExportError: A file cannot be written.
         UsageError: Standard output cannot hold the model.
     """
-    from pytest_hierexport._tools.tagged_file import save_tagged, to_bytes
-
     if is_standard(path):
-        sys.stdout.buffer.write(to_bytes(file.proto, file.attribution, file, tags))
-        return
-    save_tagged(file.proto, file.attribution, file, path, tags)
+        sys.stdout.buffer.write(file.to_bytes(tags))
+    else:
+        file.save(path, tags)
 
 
 def check_output(path: Path, *, piped: bool = True) -> None:

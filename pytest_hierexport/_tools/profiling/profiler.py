@@ -23,7 +23,7 @@ from pytest_hierexport._tools.profiling.feeds import Array, random_feeds
 from pytest_hierexport._tools.profiling.figures import Profile
 from pytest_hierexport._tools.profiling.joining import join, name_all_nodes
 from pytest_hierexport._tools.profiling.running import Measured, RunOptions, measure
-from pytest_hierexport._tools.tagged_file import TaggedFile, load_tagged, save_tagged
+from pytest_hierexport._tools.tagged_file import TaggedFile, load_tagged
 
 
 def profile(
@@ -135,4 +135,4 @@ def _save(ran: onnx.ModelProto, attribution: Attribution, source: TaggedFile, me
             found=measured.reason,
             do="leave out the file for it, or choose providers that compile no nodes",
         )
-    save_tagged(ran, attribution, replace(source, path=measured.optimized), path)
+    replace(source, proto=ran, attribution=attribution, path=measured.optimized).save(path)
