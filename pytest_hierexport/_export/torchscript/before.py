@@ -232,7 +232,7 @@ def _names(block: Block, final: Graph) -> dict[int, str]:
 
 
 def _consumed_instead(block: Block, final: Block) -> Iterator[tuple[int, int]]:
-    """Yield every consumed value of the block, with the value that its consumer takes in the final block."""
+    """Yield every consumed value of the block, with that which its consumer, or its substitute, takes in `final`."""
     kept = {operation.key: operation for operation in final.all_operations()}
     computed = _producers(block)
     gone: dict[int | None, Operation] = {
