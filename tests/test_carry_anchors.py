@@ -374,3 +374,11 @@ def test_weight_cast_to_the_type_of_an_activation_anchors() -> None:
     found = carried(before, after, h="a", k="a", m="a", c="a", n="a", y="b")
     assert found["m_q"] == found["n_q"] == [("a", "fused")]
     assert found["y_q"] == [("b", "fused")]
+
+
+def test_size_computed_in_place_of_a_stored_one_belongs_to_its_consumer() -> None:
+    head = "g (float[2, 2] x) => (float[2, 2] y)"
+    before = f"{head} <int64[2] k = {{2, 1}}> {{ h = Neg(x) e = Expand(h, k) d = Abs(e) y = Tanh(d) }}"
+    after = f"{head} {{ h = Neg(x) n0 = Shape(h) n1 = Expand(h, n0) n2 = local.Abs(n1) y = Tanh(n2) }}"
+    found = carried(before, after, h="a", e="b", d="c", y="d")
+    assert (found["n0"], found["n1"]) == ([("b", "fused")], [("b", "fused")])

@@ -174,7 +174,7 @@ def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
     if len(same) != 1:
         return
     for new, old in zip(node.inputs, same[0].inputs, strict=False):
-        if new in anchors.converted_from and old and anchors.converted_from[new] is not old:
+        if new in anchors.converted_from and old and old.varying and anchors.converted_from[new] is not old:
             del anchors.converted_from[new]
             anchors.anchored[new] = old
             if old in anchors.match.before.producer:
