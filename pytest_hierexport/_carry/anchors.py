@@ -166,6 +166,8 @@ def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
 
     A `Transpose` in front of a convolution became the `ReorderInput` in front of ONNX Runtime's own (ConvNeXt); an
     activation of two nodes became one, of which no name is left, also in front of a convolution that adds (MobileViT).
+    A stored constant was computed from nothing: a size that onnxscript's optimizer computes in place of one is new (a
+    Llama with dynamic axes).
     """
     same = [found]
     if not _has_same_op_type(node, found):
