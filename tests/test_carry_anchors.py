@@ -376,7 +376,7 @@ def test_weight_cast_to_the_type_of_an_activation_anchors() -> None:
     assert found["y_q"] == [("b", "fused")]
 
 
-def test_size_computed_in_place_of_a_stored_one_belongs_to_its_consumer() -> None:
+def test_size_in_place_of_a_stored_one_is_its_consumers() -> None:
     head = "g (float[2, 2] x) => (float[2, 2] y)"
     before = f"{head} <int64[2] k = {{2, 1}}> {{ h = Neg(x) e = Expand(h, k) d = Abs(e) y = Tanh(d) }}"
     after = f"{head} {{ h = Neg(x) n0 = Shape(h) n1 = Expand(h, n0) n2 = local.Abs(n1) y = Tanh(n2) }}"
