@@ -45,8 +45,10 @@ class Anchors:
         """
         if value in self.anchored:
             return self.anchored[value]
-        equal = self.match.numbering.by_number.get(self.match.numbering.new[value], [])
-        return next((each for each in equal if each.name == value.name), equal[0] if equal else None)
+        numbering, namesake = self.match.numbering, self.match.before.named.get(value.name)
+        if namesake is not None and numbering.old[namesake] == numbering.new[value]:
+            return namesake
+        return numbering.first_before.get(numbering.new[value])
 
     def counterpart_or_source(self, value: Value) -> Value | None:
         """Return the value before that one after was converted from, equals or is anchored to."""

@@ -86,7 +86,7 @@ class Plan:
     """The names of all cases, those of other shards included."""
     relay: Path
     """A file outside the project: pytest's argument for the anchors that it would not collect by their own path."""
-    in_code: frozenset[str] = frozenset()
+    in_code: frozenset[str]
     """The names of the cases that the project defines in code."""
 
     @cached_property
