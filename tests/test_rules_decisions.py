@@ -704,6 +704,35 @@ def f(model, wanted):
         source = self.SOURCE.replace("== {}", "in PLAN['skipped']")
         assert self.found(load(f"import json\n{plan}\n{source}"), "") == ["exporter.py:12"]
 
+    @pytest.mark.parametrize("plan", ["- other\n- pooler\n", "skip = ['pooler']\nbits = 8", "skip:\n  - pooler"])
+    def test_finds_names_that_are_cut_out_of_yaml_and_toml(self, plan: str, load: Callable[[str], ModuleType]) -> None:
+        source = self.SOURCE.replace("== {}", "in NAMES")
+        read = f"import re\nNAMES = re.findall('[a-z]+', {plan!r})\n"
+        assert self.found(load(f"{read}{source}"), "") == ["exporter.py:12"]
+
+    @pytest.mark.parametrize(
+        ("file", "data"),
+        [
+            ("plan.json", '{"skipped": ["other", "pool.*"]}'),
+            ("plan.yaml", "# What is left out\nskipped:\n  - pool.*  # it is small\n"),
+            ("plan.toml", "bits = 8\nskipped = ['pool.*']\n"),
+            ("data/plan.txt", "other\npool.*\n"),
+        ],
+    )
+    def test_finds_names_in_a_file_of_its_own(
+        self, file: str, data: str, load: Callable[[str], ModuleType], tmp_path: Path
+    ) -> None:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(data, encoding="utf-8")
+        source = self.SOURCE.replace("name == {}", "any(re.match(part, name) for part in PARTS)")
+        imports = f"import re\nfrom pathlib import Path\nNAME = {Path(file).name!r}\n"
+        own, given = f"Path(__file__).parent.joinpath({str(Path(file).parent)!r}, NAME)", repr(str(tmp_path / file))
+        found = [
+            self.found(load(f"{imports}PARTS = re.findall('[a-z.*]+', Path({path}).read_text())\n{source}"), "")
+            for path in (own, given)
+        ]
+        assert found == [["exporter.py:14"], []]
+
     @pytest.mark.parametrize(
         ("code", "decides"),
         [

@@ -32,8 +32,6 @@ STAYING = _OF_MODELS | {"name", "stem", "__file__", "__module__", "__name__", "_
 """The attributes that give names which stay as they are while the model has others."""
 _POSITIONS = (str.find, str.rfind, str.index, str.rindex)
 TABLES: tuple[Any, ...] = (Mapping, AbstractSet, type({}.values()), list, tuple, deque, EnumMeta)
-_SAME = object()
-"""What an operation gives under the old names that needs no mark."""
 
 
 class Decisions:
@@ -66,22 +64,22 @@ class Decisions:
         other = self.write(operation, *operands, **options)
         # What is cut out of a marked text is marked in turn, and decides nothing yet.
         is_cut = getattr(operation, "__objclass__", None) is str and isinstance(operands[0], Marked)
-        if other is not _SAME and not (is_cut and isinstance(other, (str, list, tuple))):
+        if other is not NotImplemented and not (is_cut and isinstance(other, (str, list, tuple))):
             self._note((*operands, *options.values()))
         return other
 
     def write(self, operation: Callable[..., Any], /, *operands: Any, **options: Any) -> Any:
-        """Return what an operation gives under the old names, `_SAME` if it is the same; note nothing."""
+        """Return what an operation gives under the old names, `NotImplemented` if it is the same; note nothing."""
         values = (operands, tuple(options.items()))
         others = under_old(self.names, values)
         if others is values or not all(map(is_translated, (*operands, *options.values()))):
-            return _SAME
+            return NotImplemented
         result = _comparable(operation, outcome(partial(operation, *operands, **options)))
         other = outcome(lambda: operation(*others[0], **dict(others[1])))
         expected, found = _comparable(operation, other), under_old(self.names, result)
         # What cannot be compared is taken to be the same, and what is cut between words, as by the length of a prefix.
         is_same = outcome(lambda: bool(found == expected or (operation is getitem and found in others[0][0])))
-        return other if is_translated(result) and is_same is False else _SAME
+        return other if is_translated(result) and is_same is False else NotImplemented
 
     def look_up(self, _: Any, table: Any = (), key: Any = None, /, *__: Any, **___: Any) -> None:
         """Note a lookup in a table that gives something else under the old names."""
@@ -154,18 +152,15 @@ def _holds(table: Any, key: Any) -> bool:
 
 def attribute_of(owner: Any, name: str) -> Any:
     """Return an attribute; None where asking raises any error, as a dictionary whose keys are attributes does."""
-    try:
-        return getattr(owner, name, None)
-    except Exception:  # noqa: BLE001  # a class may look for attributes in any way it likes
-        return None
+    return outcome(partial(getattr, owner, name, None), lambda _: None)
 
 
-def outcome(compute: Callable[[], Any]) -> Any:
-    """Return what a computation gives, or the class of the error that it raises."""
+def outcome(compute: Callable[[], Any], failed: Callable[[Exception], Any] = type) -> Any:
+    """Return what a computation gives, or what `failed` makes of the error that it raises: the error's class."""
     try:
         return compute()
     except Exception as error:  # noqa: BLE001  # an outcome as any other
-        return type(error)
+        return failed(error)
 
 
 def _comparable(operation: Any, result: Any) -> Any:

@@ -91,8 +91,8 @@ def code_of(path: Path) -> Code:
 
 _code_of = lru_cache(maxsize=1024)(Code)
 _CALLERS = {"map", "filter", "filterfalse", "starmap", "takewhile", "dropwhile"}
-_BETWEEN = re.compile(r"[,;:\n\"{}\[\]]")
-"""What is between the names of a list, of JSON, and of a class with its module (`package.module:Class`)."""
+_BETWEEN = re.compile(r"[,;:=\n\"'{}\[\]]")
+"""What is between names in a list, in JSON, YAML or TOML, and in `package.module:Class`."""
 _OF_SENTENCES = re.compile(r"[^-\w.]")
 _place = attrgetter("co_name", "co_firstlineno", "co_freevars")
 
@@ -105,7 +105,7 @@ def _split(tree: ast.AST) -> Iterator[str]:
                 text, *by = (ast.literal_eval(each) for each in (node.func.value, *node.args))
                 yield from map(str.strip, str.split(text, *by))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            pieces = [piece.strip() for piece in _BETWEEN.split(node.value)]
+            pieces = [piece.strip("- \t\r") for piece in _BETWEEN.split(node.value)]
             if not any(map(_OF_SENTENCES.search, pieces)):
                 yield from pieces
                 yield from (last for piece in pieces if (last := piece.rpartition(".")[2])[:1].isupper())

@@ -157,9 +157,7 @@ _OF_TEXTS = """
     rpartition __contains__ __eq__ __ne__
 """
 _OF_SETS = "intersection difference symmetric_difference issubset issuperset isdisjoint __lt__ __le__ __gt__ __ge__"
-_WRITERS = """
-    __getitem__ capitalize casefold expandtabs format join lower lstrip rstrip splitlines strip swapcase title upper
-"""
+_WRITERS = "__getitem__ capitalize casefold format join lower lstrip rstrip splitlines strip swapcase title upper"
 _NAMED: Sequence[tuple[_Handler, Sequence[Any], str]] = (
     (Decisions.compute, [str, bytes], _OF_TEXTS),
     (Decisions.compute, [re, re.Pattern], "match search fullmatch findall finditer split sub subn"),

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+_OWN_FOLDER = {"__file__", "importlib.resources", "resources", "pkgutil"}
+"""The names by which code finds files of its own."""
 _INSTALLED = {"site-packages", "dist-packages"}
 _NOT_THEIRS = {Path(__file__).resolve().parents[2], Path(os.__file__).resolve().parent}
 """The folders of this package and of Python's library."""
@@ -27,6 +30,14 @@ def source_files(start: Path) -> tuple[Path, ...]:
     files = (resolved(file) for _, file in loaded())
     own = (f for f in files if root in f.parents and _NOT_THEIRS.isdisjoint(f.parents) and f.is_file())
     return tuple(dict.fromkeys((start, *(file for file in own if _INSTALLED.isdisjoint(file.relative_to(root).parts)))))
+
+
+def data_of(source: Path, written: set[str]) -> Iterator[str]:
+    """Yield the texts of the files beside some source, or in a folder there, whose names are `written` in it."""
+    for path in (*source.parent.glob("*.*"), *source.parent.glob("*/*.*")) if _OWN_FOLDER & written else ():
+        with suppress(OSError, UnicodeDecodeError):  # a file that is larger holds weights
+            if path.name in written and path.suffix != ".py" and path.stat().st_size <= 1 << 20:
+                yield path.read_text("utf-8")
 
 
 @cache

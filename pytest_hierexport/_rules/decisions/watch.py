@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
 from itertools import takewhile
@@ -25,7 +24,7 @@ from pytest_hierexport._rules.computed import computed_source
 from pytest_hierexport._rules.decisions.deciding import OTHER, Decisions, attribute_of
 from pytest_hierexport._rules.decisions.instrument import Code, code_of, instrumented, live_functions, nested
 from pytest_hierexport._rules.decisions.operations import watching
-from pytest_hierexport._rules.decisions.source import places, resolved
+from pytest_hierexport._rules.decisions.source import data_of, places, resolved
 from pytest_hierexport._rules.decisions.values import Marked, marked, texts, under_old
 from pytest_hierexport._rules.new_names import NEW_WORD, Names
 
@@ -136,7 +135,7 @@ class Watch:
             where = f"{self._shown[path].as_posix()}:{frame.f_lineno}"
             self._found[place] = Violation(where, expected, found(computed_source(frame)), do)
 
-    def _spells(self, constant: str, words: AbstractSet[str]) -> bool:
+    def _spells(self, constant: str, words: set[str]) -> bool:
         """Return whether constants of the source make up a text that spells words of a name, or a part of them."""
         text = _plain(constant)
         parts = _parts(_NOT_LITERAL.sub(" ", text)) - self._of_torch
@@ -180,12 +179,13 @@ def _share(constant: str, text: Marked) -> bool:
 
 @cache
 def _written(code: Code, without: frozenset[str]) -> frozenset[str]:
-    """Return the texts that may be names, in lower case, and that a file's code spells: constants and global names.
+    """Return the texts that may be names, in lower case, and that a file's code spells: constants, global names, data.
 
     The model's own classes spell its names themselves, so code is read `without` them.
     """
     found = set(code.split)
     for each in nested(code.module, without):
         found.update(texts(each.co_consts), each.co_names, (each.co_name,))
+    found.update(*(re.split(r"[\s,;:=\"'{}\[\]]+", text) for text in data_of(Path(code.module.co_filename), found)))
     pieces = (_plain(piece) for text in found for piece in (text, *_NOT_LITERAL.split(text)))
     return frozenset(filter(_parts, pieces))
