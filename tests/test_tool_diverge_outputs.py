@@ -15,6 +15,7 @@ from torch._higher_order_ops.scan import scan
 
 from pytest_hierexport import Divergence, Example, diverge, export
 from pytest_hierexport._tools.divergence.page import as_page
+from pytest_hierexport._tools.divergence.results import CallGap, Gap, ValueGap
 from pytest_hierexport._tools.divergence.text import as_lines
 from pytest_hierexport.cli import main
 
@@ -288,3 +289,9 @@ def test_texts_among_the_outputs_are_no_tensors(tmp_path: Path) -> None:
     path = exported(given, tmp_path / "net.onnx", label)
     found = diverge(path, path, given)
     assert (found.first, found.unknown_outputs) == (None, ("labels",))
+
+
+def test_root_has_a_name_among_included_calls() -> None:
+    value = ValueGap("scores", 1, "scores", Gap(np.inf, 1.0, 0.0, 0.0, 1e-4), includes=("", "layer"))
+    found = Divergence((CallGap("head", "/Net", "net.Net", 1, 1, (), (value,)),))
+    assert next(line for line in as_lines(found, 0) if "(head)" in line).endswith("  with the root, layer")

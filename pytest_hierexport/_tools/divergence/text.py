@@ -69,7 +69,7 @@ def _cells(call: CallGap, *, is_first: bool) -> tuple[str, ...]:
     if found is None:
         return *["-"] * 5, f"{call_label(call)}  unknown: {call.reason}"
     remarks = ["parts first" if is_first else "", found.reason]
-    remarks += [f"with {', '.join(call.includes)}"] if call.includes else []
+    remarks += [f"with {', '.join(name or 'the root' for name in call.includes)}"] if call.includes else []
     if call.unknown:
         remarks += [f"{len(call.unknown)} of {len(call.values)} values unknown: {call.unknown[0].reason}"]
     remark = "; ".join(filter(None, remarks))
