@@ -284,6 +284,14 @@ def test_float16_graph_is_compared_in_its_precision(net: Exported, tmp_path: Pat
     assert found.ranking
 
 
+def test_inputs_are_converted_to_the_types_of_each_graph(net: Exported, tmp_path: Path) -> None:
+    float16 = pytest.importorskip("onnxruntime.transformers.float16")
+    other = tmp_path / "half.onnx"
+    onnx.save(float16.convert_float_to_float16(onnx.load(net.path), keep_io_types=False), other)
+    assert diverge(net.path, other, net.example, tolerance=0.1).first is None
+    assert diverge(net.example, other, attribution=net.made.attribution, tolerance=0.1).first is None
+
+
 def quantized(path: Path, folder: Path, excluded: tuple[str, ...] = ()) -> Path:
     from onnxruntime.quantization import quantize_dynamic
 

@@ -419,6 +419,10 @@ def test_random_inputs_have_the_stated_dtype(tmp_path: Path, dtype: str) -> None
     assert by_call(found) == {"only": Counter(Identity=1)}
 
 
+def test_inputs_are_converted_to_the_type_of_the_graph(nested: Path) -> None:
+    assert profile(nested, {**feeds(taken=True), "x": np.zeros((4, 64), np.float64)}, runs=1, warmup=0).nodes
+
+
 def test_wrong_inputs_are_usage_errors(nested: Path) -> None:
     with pytest.raises(UsageError, match="an array for each input: x, taken; found none for taken"):
         profile(nested, {"x": np.ones((4, 64), np.float32)})

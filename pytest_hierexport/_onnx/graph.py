@@ -202,8 +202,8 @@ def graph_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
     return [value for value in graph.input if value.name not in constants]
 
 
-def check_inputs(graph: onnx.GraphProto, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Check that there is an array of numbers for each input of the graph, and no other array.
+def fitted_inputs(graph: onnx.GraphProto, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the array of numbers for each input of the graph, in the type that the input declares.
 
     Raises:
         UsageError: There is an input without an array, or an array without an input, or one of no numbers.
@@ -226,6 +226,13 @@ def check_inputs(graph: onnx.GraphProto, arrays: Mapping[str, NDArray[Any]]) -> 
         if array.dtype.kind not in "biufc" and array.dtype.isbuiltin != 2:
             expected = f"an array of numbers for the input {name}, {_declared(inputs[name])}"
             raise UsageError(expected, found=f"dtype {array.dtype}", do="convert it, or take a graph without texts")
+    return {name: _converted(arrays[name], value.type.tensor_type.elem_type) for name, value in inputs.items()}
+
+
+def _converted(array: NDArray[Any], data_type: int) -> NDArray[Any]:
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    return array.astype(tensor_dtype_to_np_dtype(data_type) if data_type else array.dtype, copy=False)
 
 
 def cannot_run(engine: str, error: Exception, graph: onnx.GraphProto, *, loaded: bool = True) -> UsageError:

@@ -113,7 +113,7 @@ def _against_graph(
     with (
         temporary_folder() as name,
         open_side(reference, inputs, origins[0], settings.tolerance) as first,
-        open_side(other, inputs, origins[1], settings.tolerance, first) as side,
+        open_side(other, first, origins[1], settings.tolerance) as side,
     ):
         compared = compare_with_graph(first, side, settings.depth, Path(name) / "reference", settings.matched)
         parts = _parts(side, compared, Path(name) / "parts") if settings.added else {}

@@ -9,11 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import onnx
-
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._onnx.graph import check_inputs, graph_inputs
+from pytest_hierexport._onnx.graph import fitted_inputs, graph_inputs
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._proof.candidates import coarsest, dtype_name
 from pytest_hierexport._proof.eager import Runnable
@@ -29,6 +26,7 @@ _TEXTS = "OSU"
 """The kinds of arrays of texts in NumPy, which have no distances."""
 
 if TYPE_CHECKING:
+    import onnx
     import onnx_ir as ir
 
 Inputs = Mapping[str, Array] | Runnable
@@ -82,29 +80,26 @@ class Side:
 
 
 @contextmanager
-def open_side(
-    model: Model, inputs: Inputs, attribution: Attribution, tolerance: float | None, reference: Side | None = None
-) -> Iterator[Side]:
-    """Give a graph with its inputs: an example, or elements that are named by the inputs of `reference`, or its own.
+def open_side(model: Model, inputs: Inputs | Side, attribution: Attribution, tolerance: float | None) -> Iterator[Side]:
+    """Give a graph with its inputs: an example, elements by name, or those of another graph, which may name them anew.
 
     Raises:
         UsageError: The inputs do not fit, or the graph does not run on them.
     """
     with as_proto(model) as (message, folder):
-        if not isinstance(inputs, Mapping):
-            feeds = feeds_of(inputs, message)
+        if isinstance(inputs, Side):
+            named: Mapping[str, Array] = _renamed(message, inputs.feeds)
         else:
-            named = inputs if reference is None else _renamed(message, inputs, reference)
-            check_inputs(message.graph, named)
-            feeds = {value.name: _cast(named[value.name], value) for value in graph_inputs(message.graph)}
+            named = inputs if isinstance(inputs, Mapping) else feeds_of(inputs, message)
+        feeds = fitted_inputs(message.graph, named)
         flat, proto = inlined(message, feeds, folder)
         yield Side(Graph(flat, attribution), proto, feeds, folder, tolerance)
 
 
-def _renamed(proto: onnx.ModelProto, inputs: Mapping[str, Array], reference: Side) -> dict[str, Array]:
+def _renamed(proto: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Return the inputs of a reference by another graph's names: a tool may drop inputs, or rename them in order."""
     names = [value.name for value in graph_inputs(proto.graph)]
-    return {name: inputs[old] for old, name in matched_names([*reference.feeds], names)}
+    return {name: inputs[old] for old, name in matched_names([*inputs], names)}
 
 
 def matched_names(reference: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
@@ -117,9 +112,3 @@ def matched_names(reference: Sequence[str], other: Sequence[str]) -> list[tuple[
     lost = [name for name in reference if name not in given]
     new = [name for name in other if name not in known]
     return [*same, *zip(lost, new, strict=True)] if len(lost) == len(new) else same
-
-
-def _cast(array: Array, value: onnx.ValueInfoProto) -> Array:
-    code = value.type.tensor_type.elem_type
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(code) if code else array.dtype
-    return np.asarray(array).astype(dtype, copy=False)

@@ -14,7 +14,7 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence
 from pytest_hierexport._carry import carry
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._files.temporary import temporary_folder
-from pytest_hierexport._onnx.graph import check_inputs, walk
+from pytest_hierexport._onnx.graph import fitted_inputs, walk
 from pytest_hierexport._onnx.loading import import_runtime
 from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._text import counted
@@ -66,7 +66,7 @@ def profile_file(
     source: TaggedFile, feeds: Mapping[str, Array], options: RunOptions, optimized: Path | None = None
 ) -> Profile:
     """Profile a loaded file; see :func:`profile`."""
-    check_inputs(source.proto.graph, feeds)
+    feeds = fitted_inputs(source.proto.graph, feeds)
     named = onnx.ModelProto()
     named.CopyFrom(source.proto)
     name_all_nodes(named)
