@@ -396,6 +396,7 @@ class TestCommand:
         assert main(["extract", str(saved), "layers.1", "-o", str(output)]) == 0
         onnx.checker.check_model(str(output), full_check=True)
         assert read(output, "sidecar") == read(output)
+        assert main(["validate", str(output)]) == 0
         whole = sum(tensor.nbytes for tensor in map(onnx.numpy_helper.to_array, onnx.load(saved).graph.initializer))
         assert sum(onnx.numpy_helper.to_array(t).nbytes for t in onnx.load(output).graph.initializer) < whole
 

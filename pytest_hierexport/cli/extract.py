@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> None:
         model, origins = source.path or source.proto, source.attribution
         tries = (extract(model, origins, options.module, None if case is None else case.load()) for case in cases)
         made = max(tries, key=lambda each: each.renamed)
-        modules = modules_below(source.modules, source.attribution.hierarchy, made.call)
+        modules = modules_below(source.modules, made.attribution.hierarchy, made.call)
         stage(f"write {options.output}")
         extracted = replace(source, proto=to_proto(made.model), attribution=made.attribution, modules=modules)
         write_file(extracted, options.output)

@@ -12,7 +12,7 @@ that other calls consume, unless a consuming call co-owns the value's producer.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
@@ -80,11 +80,14 @@ def as_dict(made: ExtractedModule) -> dict[str, Any]:
 
 
 def modules_below(modules: Iterable[Module], hierarchy: Hierarchy, call: str) -> tuple[Module, ...]:
-    """Return the module instances that run in a call, and all instances below them."""
-    paths = {f"{made.path}." for name, made in hierarchy.items() if hierarchy.within(name, call)}
+    """Return the module instances that run in a call, all below them, and, without parameters, those of other calls."""
     if call == ROOT:
         return tuple(modules)
-    return tuple(module for module in modules if any(f"{module.path}.".startswith(path) for path in paths))
+    paths = {f"{made.path}." for name, made in hierarchy.items() if hierarchy.within(name, call)}
+    called = {made.path for made in hierarchy.values()}
+    placed = ((module, any(f"{module.path}.".startswith(path) for path in paths)) for module in modules)
+    kept = ((module, inside) for module, inside in placed if inside or module.path in called)
+    return tuple(module if inside else replace(module, parameters=()) for module, inside in kept)
 
 
 def extract(model: Model, attribution: Attribution, module: str, example: Runnable | None = None) -> ExtractedModule:
