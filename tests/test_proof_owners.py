@@ -78,6 +78,18 @@ def test_calls_of_both_branches_are_in_bodies_one_entered() -> None:
     assert graph_of(text, tags).in_bodies == {"b": True}
 
 
+def test_calls_inside_a_function_of_a_branch_are_in_bodies() -> None:
+    text = """g (float[2] x) => (float[2] y) {
+      c = Constant<value = bool {0}>()
+      y = If (c) <
+        then_branch = p () => (float[2] r) { r = my.twice(x) },
+        else_branch = q () => (float[2] s) { s = my.twice(x) }>
+    }"""
+    tags = {"c": "/", "y": "/", "y/then_branch/r": "a", "y/else_branch/s": "a@1"}
+    graph = graph_of(text + FUNCTION.partition("\n")[2], {**tags, TWICE["t"]: "a.in a.in@1", TWICE["w"]: "a a@1"})
+    assert graph.in_bodies == {"a": False, "a.in": False, "a@1": True, "a.in@1": True}
+
+
 def test_if_reads_values_that_its_branch_returns() -> None:
     text = """g (float[2] x) => (float[2] y) {
       c = Constant<value = bool {1}>()

@@ -97,11 +97,16 @@ class Graph:
     def in_bodies(self) -> dict[str, bool]:
         """The calls that branches and loops make, each with whether its branch was entered."""
         entered = {node.key for node in self.nodes}
+        entered.update(caller for node in self.model.graph for _, caller in function_calls(node))
         found: dict[str, bool] = {}
         for name, origins in self._origins.items():
             for holder in _holders(name):
                 for call in self._above(origins) - self._above(self._origins.get(holder, ())):
                     found[call] = found.get(call, False) or name in entered
+        # The origins in a function do not tell from where it is called; callers come before their callees.
+        for name, made in self.hierarchy.items():
+            if made.parent in found:
+                found.setdefault(name, found[made.parent])
         return found
 
     @cached_property
