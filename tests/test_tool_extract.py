@@ -384,6 +384,12 @@ class TestEqualValues:
         }
         assert {"hidden", "memory", "output_0", "output_1"}.isdisjoint(found.values())
 
+    @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+    def test_compiled_module_has_no_names_of_parameters(self) -> None:
+        compiled = torch.jit.trace(nn.Linear(4, 4).eval(), torch.randn(2, 4))
+        found = self.names(Example(nn.Sequential(nn.Linear(4, 4), compiled), (torch.randn(2, 4),), {}), "1")
+        assert [*found.values()] == ["args_0", "output"]
+
     def test_value_of_several_parameters_has_the_first_name(self) -> None:
         found = self.names(Example(Attending(), (torch.randn(1, 3, 4),), {}), "attention")
         assert [*found.values()] == ["query", "output_0"]

@@ -58,7 +58,9 @@ def forward_names(
     instances = Instances(example.model)
     modules = {path: module for module in example.model.modules() for path in instances.paths(module)}
     module = modules.get(attribution.hierarchy[call].path)
-    parameters = [] if module is None else [*inspect.signature(module.forward).parameters]
+    parameters: list[str] = []
+    with suppress(TypeError, ValueError):  # TorchScript's methods have no signature
+        parameters = [] if module is None else [*inspect.signature(module.forward).parameters]
 
     def name(kind: str, place: str) -> str:
         return _joined(_input(place, parameters) if kind == "input" else place, kind)
