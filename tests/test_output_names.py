@@ -62,6 +62,13 @@ def test_only_an_onnx_file_is_replaced(command: list[str], tmp_path: Path, capsy
     assert (tmp_path / "notes.onnx").read_text() == "mine"
 
 
+@pytest.mark.parametrize("ending", [".onnx", ".json"])
+def test_empty_file_is_replaced(ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / f"made{ending}").touch()  # as mktemp and NamedTemporaryFile make one
+    for command in (command for command, endings, _ in COMMANDS if endings == ending):
+        assert "to replace" not in refusal(command, f"made{ending}", capsys)
+
+
 @pytest.mark.parametrize("command", [command for command, endings, _ in COMMANDS if endings == ".onnx"])
 def test_only_a_sidecar_is_replaced_beside_it(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

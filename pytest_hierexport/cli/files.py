@@ -188,7 +188,7 @@ def check_folder(path: Path) -> None:
 
 def _check_place(path: Path, kind: str, read: Callable[[Path], object]) -> None:
     check_folder(path)
-    if not exists(path):
+    if not exists(path) or (path.is_file() and not path.stat().st_size):
         return
     try:
         read(path)
