@@ -20,7 +20,7 @@ from pytest_hierexport._tools.divergence.cutting import unused_ending
 from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.pairs import Key
 from pytest_hierexport._tools.divergence.results import Gap
-from pytest_hierexport._tools.divergence.sides import Side
+from pytest_hierexport._tools.divergence.sides import TEXTS, Side
 
 _ADDABLE = ("float16", "float32", "float64")
 """The dtypes that ONNX Runtime adds on every machine."""
@@ -63,7 +63,8 @@ def _difference(reference: Array, own: Array) -> Array:
 
 
 def _joined(outputs: Iterator[tuple[Array, ...]]) -> Array:
-    parts = [array.astype(np.float64).ravel() for arrays in outputs for array in arrays]
+    numbers = (array for arrays in outputs for array in arrays if array.dtype.kind not in TEXTS)
+    parts = [array.astype(np.float64).ravel() for array in numbers]
     return np.concatenate([np.empty(0), *parts]).astype(np.float32)
 
 

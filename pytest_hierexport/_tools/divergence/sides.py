@@ -22,7 +22,7 @@ from pytest_hierexport._proof.tolerance import Array, tolerance_of
 from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.results import Gap
 
-_TEXTS = "OSU"
+TEXTS = "OSU"
 """The kinds of arrays of texts in NumPy, which have no distances."""
 
 if TYPE_CHECKING:
@@ -65,12 +65,12 @@ class Side:
         wanted = dict.fromkeys(names)
         computed = [name for name in wanted if name in self.graph.producer]
         for found in run_graph(self.proto, self.feeds, computed, self.folder):
-            if found.arrays and not found.is_sequence and found.arrays[0].dtype.kind not in _TEXTS:
+            if found.arrays and not found.is_sequence and found.arrays[0].dtype.kind not in TEXTS:
                 yield found.name, found.arrays[0]
         for name in (name for name in wanted if name not in self.graph.producer):
             tensor = self.graph.initializers[name].const_value if name in self.graph.initializers else None
             array = self.feeds.get(name) if tensor is None else tensor.numpy()
-            if array is not None and array.dtype.kind not in _TEXTS:
+            if array is not None and array.dtype.kind not in TEXTS:
                 yield name, array
 
     @cached_property
