@@ -172,6 +172,11 @@ class TestNodes:
         (node,) = compared(before, after).nodes
         assert (node.node, node.changes) == ("y", ["attribute axis: -1 → 0"])
 
+    def test_input_of_the_same_name_is_told_as_another_value(self, before: Path, after: Path) -> None:
+        save(before, BEFORE)
+        save(after, {**BEFORE, "a": ("m.Block", ["MatMul", "Tanh"])})
+        assert "~ v_2 MatMul: /Net/Block.b; input 0: v_1 is another value" in text(compared(before, after))
+
     def test_retagged_node_is_named_with_both_tags(self, before: Path, after: Path) -> None:
         save(after, {**BEFORE, "b": ("m.Block", ["MatMul"]), "head": ("m.Head", ["Relu", "Softmax"])})
         (node,) = compared(before, after).nodes
@@ -216,7 +221,7 @@ class TestSubgraphs:
             ("changed", "t_y", "If"),
             ("added", "t_y/then_branch/t", "Tanh"),
         ]
-        assert found.nodes[1].changes == ["output 0 of subgraph then_branch: t → t"]
+        assert found.nodes[1].changes == ["output 0 of subgraph then_branch: t is another value"]
 
     def test_renamed_values_within_a_branch_are_seen(self, before: Path, after: Path) -> None:
         self.branches(before, "Relu")

@@ -134,7 +134,8 @@ def _in_fields(old: FlatNode, new: FlatNode, pairs: Pairs, data: Data) -> Iterat
         a, b = old.inputs.get(place), new.inputs.get(place)
         if a is None or b is None or pairs.values.get(a) is not b:
             where = f"input {place}" if isinstance(place, int) else f"output {place[1]} of subgraph {place[0]}"
-            yield change(where, NONE if a is None else a.name, NONE if b is None else b.name)
+            names = [NONE if value is None else value.name for value in (a, b)]
+            yield f"{where}: {names[0]} is another value" if names[0] == names[1] else change(where, *names)
     if len(old.outputs) != len(new.outputs):
         yield f"outputs: {len(old.outputs)} → {len(new.outputs)}"
 
