@@ -297,3 +297,27 @@ def test_root_has_a_name_among_included_calls() -> None:
     value = ValueGap("scores", 1, "scores", Gap(np.inf, 1.0, 0.0, 0.0, 1e-4), includes=("", "layer"))
     found = Divergence((CallGap("head", "/Net", "net.Net", 1, 1, (), (value,)),))
     assert next(line for line in as_lines(found, 0) if "(head)" in line).endswith("  with the root, layer")
+
+
+class Noisy(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.proj(x + torch.rand_like(x)) + torch.rand_like(x)
+
+
+def test_graphs_that_draw_random_numbers_do_not_part(tmp_path: Path) -> None:
+    def reorder(graph: onnx.GraphProto) -> None:
+        drawing = [node for node in graph.node if node.op_type == "RandomUniformLike"]
+        for node in drawing:
+            graph.node.remove(node)
+        for node in drawing:  # the last one first, as an optimizer may put them
+            graph.node.insert(0, node)
+
+    given = example(Noisy())
+    right, other = exported(given, tmp_path / "a.onnx"), exported(given, tmp_path / "b.onnx", reorder)
+    found = diverge(right, other, given)
+    assert found.first is None
+    assert all(call.impact is None or call.impact.sqnr > 100 for call in found.calls)

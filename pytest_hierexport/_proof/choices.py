@@ -52,21 +52,31 @@ def following_choices(
         proto: The graph; it is as before when the context ends.
         run: Gives values of it by name: computed ones, inputs and initializers.
     """
-    drawing = {node.output[0]: node for node in proto.graph.node if _draws(node)}
+    drawing = drawn(proto)
     ranking = [node for node in proto.graph.node if _ranks(node)]
     used = (value for node in ranking for value in (node.input[0], node.output[1]))
     arrays = {value.name: value.arrays[0] for value in run(list(dict.fromkeys([*drawing, *used])))}
     sizes = np.cumsum([arrays[name].nbytes for name in drawing])
     held = {name: arrays[name] for name, size in zip(drawing, sizes, strict=True) if size <= _MOST_BYTES}
     rankings = [_Ranking(arrays[node.input[0]], arrays[node.output[1]], _axis(node)) for node in ranking]
+    with holding(proto, held), _ChoiceFollower(rankings, held.values()) as follower:
+        yield follower.restart
+
+
+def drawn(proto: onnx.ModelProto) -> list[str]:
+    """Return the names of the random numbers that a graph draws."""
+    return [node.output[0] for node in proto.graph.node if _draws(node)]
+
+
+@contextmanager
+def holding(proto: onnx.ModelProto, held: Mapping[str, Array]) -> Iterator[None]:
+    """Let a graph give these numbers where it draws; it is as before when the context ends."""
     before = onnx.GraphProto(node=proto.graph.node)
     try:
-        for name, array in held.items():
-            drawing[name].CopyFrom(
-                onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(array))
-            )
-        with _ChoiceFollower(rankings, held.values()) as follower:
-            yield follower.restart
+        for node in (node for node in proto.graph.node if _draws(node) and node.output[0] in held):
+            value = onnx.numpy_helper.from_array(held[node.output[0]])
+            node.CopyFrom(onnx.helper.make_node("Constant", [], node.output, value=value))
+        yield
     finally:
         del proto.graph.node[:]
         proto.graph.node.extend(before.node)

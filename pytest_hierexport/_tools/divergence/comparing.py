@@ -23,7 +23,7 @@ from pytest_hierexport._tools.divergence.impact import impacts
 from pytest_hierexport._tools.divergence.merging import merged
 from pytest_hierexport._tools.divergence.pairs import Key, Matched, Pair
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
-from pytest_hierexport._tools.divergence.sides import Inputs, Side, open_side
+from pytest_hierexport._tools.divergence.sides import Inputs, Side, equal_draws, open_side
 from pytest_hierexport._tools.selection import quantized_names
 from pytest_hierexport._tools.tagged_file import attribution_of
 
@@ -114,6 +114,7 @@ def _against_graph(
         temporary_folder() as name,
         open_side(reference, inputs, origins[0], settings.tolerance) as first,
         open_side(other, first, origins[1], settings.tolerance) as side,
+        equal_draws(first, side),
     ):
         compared = compare_with_graph(first, side, settings.depth, Path(name) / "reference", settings.matched)
         parts = _parts(side, compared, Path(name) / "parts") if settings.added else {}

@@ -13,6 +13,7 @@ from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._onnx.graph import fitted_inputs, graph_inputs
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._proof.candidates import coarsest, dtype_name
+from pytest_hierexport._proof.choices import drawn, holding
 from pytest_hierexport._proof.eager import Runnable
 from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.inlining import inlined
@@ -94,6 +95,17 @@ def open_side(model: Model, inputs: Inputs | Side, attribution: Attribution, tol
         feeds = fitted_inputs(message.graph, named)
         flat, proto = inlined(message, feeds, folder)
         yield Side(Graph(flat, attribution), proto, feeds, folder, tolerance)
+
+
+@contextmanager
+def equal_draws(reference: Side, other: Side) -> Iterator[None]:
+    """Let the other graph draw the random numbers of the reference, and each graph the same in all its runs."""
+    first, own = (dict(side.fetch(drawn(side.proto))) for side in (reference, other))
+    for name in first.keys() & own.keys():
+        if first[name].shape == own[name].shape:
+            own[name] = first[name].astype(own[name].dtype)
+    with holding(reference.proto, first), holding(other.proto, own):
+        yield
 
 
 def _renamed(proto: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
