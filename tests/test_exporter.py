@@ -156,6 +156,17 @@ class TestCalls:
         assert plain is not None
         assert stripped(result.model) == stripped(plain.model)
 
+    @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+    def test_inputs_of_a_call_may_have_any_names(self, exporter: str) -> None:
+        class Named(Gate):
+            def forward(self, module: torch.Tensor, _: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+                return super().forward(module + _)
+
+        own = Named()
+        own.forward = own.forward  # type: ignore[method-assign]
+        model = Sequence(lambda m, x: m.a(module=m.b(module=x, _=x), _=x), a=Named(), b=own)
+        assert calls_by_operator(exported(model, exporter=exporter), "Softmax") == ["b", "a"]
+
     def test_super_forward_is_no_call_of_its_own(self) -> None:
         class Doubled(Gate):
             def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -110,7 +110,11 @@ class CallRecorder:
 
     def _observed_own(self, module: torch.nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap the `forward` of an instance; torch's exporter takes the names of inputs from its signature."""
-        call = calls_on(lambda _, *args, **kwargs: forward(*args, **kwargs))
+
+        @calls_on
+        def call(_: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+            return forward(*args, **kwargs)
+
         observed = functools.partial(self._observed(call, self._is_run_by_forward), module)
         return functools.update_wrapper(observed, forward)
 
@@ -120,7 +124,7 @@ class CallRecorder:
         # One frame only: torch records the Python stack of every operation, and reads each frame's source.
         @calls_on
         @functools.wraps(original)
-        def observed(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        def observed(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_dynamo_compiling() or not concerns(module):
                 return original(module, *args, **kwargs)
             if not self.instances.paths(module):
