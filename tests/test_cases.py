@@ -210,6 +210,7 @@ def test_dynamic_shape_of_unknown_input_names_the_inputs(name: str) -> None:
         ({"x": "batch"}, "'batch'"),
         ({"x": {0: 3}}, "3 for axis 0"),
         ({"x": {"0": "batch"}}, "0"),
+        ({"x": {-2: "batch"}}, "-2"),
         (({0: "batch"}, None), "2 entries"),
         (([{0: "batch"}],), "[{0: 'batch'}]"),
     ],

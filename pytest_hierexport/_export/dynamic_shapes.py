@@ -76,7 +76,7 @@ def _check_axes(axes: Any, sizes: Sequence[int], of: str, name: str) -> None:
         do = f'state {{axis: "size"}}, or an entry for each axis; the shape of {name} is {sizes}'
         raise UsageError(f"dynamic axes of {of} among its {len(sizes)}", found=repr(axes), do=do)
     stated = _stated(axes)
-    beyond = [axis for axis in stated if not isinstance(axis, int) or not -len(sizes) <= axis < len(sizes)]
+    beyond = [axis for axis in stated if not isinstance(axis, int) or not 0 <= axis < len(sizes)]
     if beyond:
         raise UsageError(
             f"dynamic axes of {of} among its {len(sizes)}",
