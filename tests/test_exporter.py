@@ -379,6 +379,11 @@ class TestGraph:
         assert [value.name for value in result.model.graph.outputs] == ["made"]
         assert result.model.opset_imports[""] == 19
 
+    @pytest.mark.parametrize(("inputs", "outputs"), [(["x"], ["x"]), (None, ["y", "y"]), ([""], None)])
+    def test_names_that_stand_for_no_one_value_are_refused(self, inputs: Any, outputs: Any) -> None:
+        with pytest.raises(UsageError, match="input_names and output_names"):
+            exported(Gate(), input_names=inputs, output_names=outputs)
+
     def test_a_ready_program_is_tagged_from_its_own_stacks(self) -> None:
         model = Sequence(lambda m, x: m.a(m.a(x)), a=Gate()).eval()
         program = torch.export.export(model, (X,))

@@ -62,6 +62,22 @@ def check_opset(opset: int | None) -> int | None:
     )
 
 
+def check_value_names(inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> None:
+    """Check that each name for an input or output of a graph stands for one value.
+
+    Raises:
+        UsageError: A name is empty or given twice: the graph would not be valid, or torch would change the name.
+    """
+    names = [*(inputs or ()), *(outputs or ())]
+    wrong = dict.fromkeys(name for name in names if not name or names.count(name) > 1)
+    if wrong:
+        raise UsageError(
+            "a name of its own for each input and output of the graph",
+            found=", ".join(map(repr, wrong)),
+            do="correct input_names and output_names",
+        )
+
+
 def as_inputs(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and the keyword inputs of example inputs as users write them.
 

@@ -18,7 +18,7 @@ from pytest_hierexport._carry import carry_flat, flat_copy
 from pytest_hierexport._errors import ExportError, UsageError
 from pytest_hierexport._export.capture import Request
 from pytest_hierexport._export.captures import Served, capture_with
-from pytest_hierexport._export.choices import ExportOptions, as_inputs, check_opset
+from pytest_hierexport._export.choices import ExportOptions, as_inputs, check_opset, check_value_names
 from pytest_hierexport._export.dynamic_shapes import complete_shapes
 from pytest_hierexport._export.modules import check_initialised, kept_classes, module_tree
 from pytest_hierexport._export.patching import ONE_AT_A_TIME
@@ -131,6 +131,7 @@ def export_with(
     _check_model(model)
     storage.check_tags(options.tags)
     check_opset(options.opset)
+    check_value_names(options.input_names, options.output_names)
     if options.node_names is not None:
         check_name_style(options.node_names)
     kept = kept_classes(options.keep)
