@@ -216,6 +216,38 @@ def test_transformers_serves_though_nothing_computes_inputs_beforehand(
     assert runs(export(model, (X,), exporter="transformers"))
 
 
+class Flagged(PreTrainedModel):
+    """Takes a flag, which transformers' exporter takes out of the inputs, and anything else."""
+
+    config_class = PretrainedConfig
+
+    def __init__(self) -> None:
+        super().__init__(PretrainedConfig())
+        self.lin = nn.Linear(4, 4)
+
+    def forward(
+        self, input_ids: torch.Tensor, bias: torch.Tensor, use_cache: bool | None = None, **_: Any
+    ) -> torch.Tensor:
+        return torch.relu(self.lin(input_ids)).sum(0) + bias.sum(0)
+
+
+@pytest.mark.usefixtures("hub_exporter")
+@pytest.mark.parametrize("flags", [{}, {"use_cache": False}])
+@pytest.mark.parametrize("exporter", ["dynamo", "transformers"])
+def test_a_size_is_named_for_one_of_several_inputs(exporter: str, flags: dict[str, bool]) -> None:
+    model: nn.Module = Flagged().eval()  # type: ignore[no-untyped-call]
+    given, shapes = {"input_ids": X, "bias": X[:2] + 1, **flags}, {"input_ids": {0: "rows"}}
+    result = export(model, (), given, exporter=exporter, dynamic_shapes=shapes)
+    axes = [list(value.shape or ()) for value in result.model.graph.inputs]
+    assert [isinstance(size, int) for size in axes[0]] == [False, True]
+    assert axes[1] == [2, 4]
+    assert not prove(Example(model, kwargs=given), result.model, result.attribution).unproven
+    completed = {**dict.fromkeys(given), **shapes}
+    if not (flags and exporter == "transformers"):  # which takes no shape of a flag
+        plain = plain_export(exporter, model, (), given, dynamic_shapes=completed)
+        assert [list(value.shape or ()) for value in plain.graph.inputs] == axes
+
+
 class Cached(PreTrainedModel):
     """Takes a cache, which torch's exporter takes for a tree of tensors only where transformers' has told it so."""
 

@@ -11,11 +11,12 @@ import importlib
 import inspect
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout, suppress
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
@@ -52,7 +53,8 @@ def capture(request: Request) -> Capture:
         opset_version=options.opset,
         optimize=options.optimize,
         dynamic=options.dynamic_shapes is not None,
-        dynamic_shapes=options.dynamic_shapes,
+        # torch's exporter of ONNX takes names of sizes, `torch.export` does not.
+        dynamic_shapes=pytree.tree_map_only(str, lambda _: torch.export.Dim.DYNAMIC, options.dynamic_shapes),
     )
     recording = Recording(request.model)
     # The exporter does not turn off torch's progress messages, which go to standard output.
@@ -61,7 +63,7 @@ def capture(request: Request) -> Capture:
         redirect_stdout(io.StringIO()),
         torch.no_grad(),
         recording.running(),
-        _tolerating_failed_inputs(),
+        _preparing_inputs(config),
         pytrees_as_found(),
     ):
         exported = exporters.OnnxExporter().export(request.model, _by_name(request), config)
@@ -81,11 +83,11 @@ def _exporters() -> Any:
         raise CannotCaptureError(f"transformers {version} has no ONNX exporter; there is one from 5.13 on") from error
 
 
-def _tolerating_failed_inputs() -> AbstractContextManager[None]:
-    """Let the exporter continue where it fails to compute further inputs in advance: `forward` may compute them."""
+def _preparing_inputs(config: Any) -> AbstractContextManager[None]:
+    """Watch the exporter change the inputs: it takes out flags such as `use_cache`, and computes further inputs."""
     utils: Any = importlib.import_module("transformers.exporters.utils")
     original = getattr(utils, _PRECOMPUTE, None)
-    return replaced(utils, _PRECOMPUTE, functools.partial(_precompute, original)) if original else nullcontext()
+    return replaced(utils, _PRECOMPUTE, functools.partial(_precompute, original, config)) if original else nullcontext()
 
 
 _PRECOMPUTE = "precompute_export_inputs"
@@ -93,7 +95,8 @@ _PRECOMPUTE = "precompute_export_inputs"
 
 
 @calls_on
-def _precompute(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _precompute(original: Callable[..., Any], config: Any, *args: Any, **kwargs: Any) -> Any:
+    """Let the exporter continue where it fails, for `forward` may compute these inputs; fit the dynamic shapes."""
     if kwargs or len(args) != 2 or not isinstance(args[1], dict):  # expected: the model and its inputs
         return original(*args, **kwargs)
     model, inputs = args
@@ -101,6 +104,8 @@ def _precompute(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     with suppress(Exception):
         original(model, extended)
         inputs.update(extended)
+    if isinstance(config.dynamic_shapes, Mapping):
+        config.dynamic_shapes = {name: config.dynamic_shapes.get(name) for name in inputs}
     return None
 
 

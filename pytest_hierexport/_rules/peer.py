@@ -108,8 +108,10 @@ def _by_transformers(
     """Return what transformers' own ONNX exporter gives."""
     from transformers.exporters import exporter_onnx
 
+    # torch's exporter of ONNX takes names of sizes, `torch.export` does not.
+    shapes = pytree.tree_map_only(str, lambda _: torch.export.Dim.DYNAMIC, dynamic_shapes)
     config = exporter_onnx.OnnxConfig(  # type: ignore[attr-defined]  # it is theirs, though they re-export it silently
-        opset_version=opset, dynamic=dynamic_shapes is not None, dynamic_shapes=dynamic_shapes
+        opset_version=opset, dynamic=shapes is not None, dynamic_shapes=shapes
     )
     inputs = {**dict(zip(inspect.signature(model.forward).parameters, args, strict=False)), **kwargs}
     with contextlib.redirect_stdout(io.StringIO()):
