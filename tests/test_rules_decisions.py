@@ -70,7 +70,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Mod
 
     def loaded(text: str, name: str = "exporter") -> ModuleType:
         path = tmp_path / f"{name}.py"
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         spec = importlib.util.spec_from_file_location(name.replace("/", "."), path)
         assert spec is not None
@@ -812,6 +812,23 @@ class Config(Base):
         source = self.SOURCE.replace("    return", f"{node}    print({code})\n    return").replace("{}", "''")
         found = self.found(load(f"import re\nfrom types import SimpleNamespace\n{source}"), "node_linear_3")
         assert found == (["exporter.py:13"] if decides else [])
+
+    @pytest.mark.parametrize(("part", "decides"), [("models.toy.", True), ("package.models.", False)])
+    def test_knows_a_module_before_its_class(self, part: str, decides: bool, load: Callable[..., ModuleType]) -> None:
+        load("from torch import nn\nclass ToyNet(nn.Module):\n    pass\n", "package/models/toy/modeling_toy")
+        source = (
+            "from package.models.toy.modeling_toy import ToyNet as Net\n"
+            "def f(model, wanted):\n"
+            f"    return {part!r} in f'{{type(model).__module__}}.{{type(model).__name__}}'\n"
+        )
+        assert self.found(load(source), "") == (["exporter.py:3"] if decides else [])
+
+    def test_leaves_names_that_modules_of_torch_nn_have(self, load: Callable[[str], ModuleType]) -> None:
+        held = "        self.register_buffer('running_var', None)\n\ndef f(model, wanted):\n    model.running_var"
+        source = self.SOURCE.replace("\ndef f(model, wanted):", held).replace("{}", "wanted")
+        assert self.found(load(source), "") == []
+        own = source.replace("running_var", "running_sum")
+        assert self.found(load(own), "") == ["exporter.py:11"]
 
     def test_leaves_what_the_model_beside_it_spells(self, load: Callable[[str], ModuleType]) -> None:
         assert not self.found(load(self.SOURCE.replace("{}", "wanted")), "pooler")

@@ -287,7 +287,7 @@ import onnx_ir as ir
 
 from pytest_hierexport import export as tagged
 
-NAMES = Path(__file__).with_name("names.txt").read_text().split()
+NAMES = Path("names.txt").read_text().split()
 
 
 def export(model, args, kwargs, path):
@@ -316,7 +316,8 @@ def export(model, args, kwargs, path):
 def test_outputs_and_values_count_order_of_initializers_does_not(
     change: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "names.txt").write_text("lower")
+    monkeypatch.chdir(tmp_path)
+    Path("names.txt").write_text("lower")
     (tmp_path / "changes.py").write_text(CHANGES.replace("{}", change))
     monkeypatch.syspath_prepend(tmp_path)
     shown = [violation.where for violation in violations(tmp_path, TwoHeads(), "changes:export")]
@@ -333,7 +334,8 @@ SCALES = """for each in graph.initializers.values():
 def test_data_beside_the_file_counts_its_place_does_not(
     change: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "names.txt").write_text("lower")
+    monkeypatch.chdir(tmp_path)
+    Path("names.txt").write_text("lower")
     source = CHANGES.replace("done.save(path)", "done.save(path, external_data=True)").replace("{}", change)
     (tmp_path / "outside.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)

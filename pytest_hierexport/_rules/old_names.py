@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -15,6 +18,8 @@ from pytest_hierexport._rules.decisions import operations
 
 OnOldName: TypeAlias = Callable[[str, FrameType | None], None]
 """Takes an old name that is looked up in the model, with the frame that asks for it."""
+_HELD = re.compile(r"register_(?:buffer|parameter)\(\s*\"(\w+)\"|self\.(\w+) = \w*(?:Parameter|Buffer)\(")
+"""How a class of torch.nn names a parameter or buffer."""
 
 
 class OldName:
@@ -85,10 +90,21 @@ class Registry(dict[str, Any]):
 
 def _tell(note: OnOldName | None, old: str) -> None:
     # What dynamo runs symbolically is the model's own code, and looking at frames would break its graph.
-    if note is not None and not is_dynamo_compiling():
+    if note is not None and not is_dynamo_compiling() and old not in _names_of_torch_nn():
         # The code that asks is above torch's lookup of attributes.
         frame: FrameType | None = sys._getframe(1)
         through = {__file__, operations.__file__, nn.Module.__call__.__code__.co_filename}
         while frame is not None and frame.f_code.co_filename in through:
             frame = frame.f_back
         note(old, frame)
+
+
+@cache
+def _names_of_torch_nn() -> frozenset[str]:
+    """Return the names of the parameters and buffers of torch.nn's own classes, such as `running_var`.
+
+    They tell no model from others: a class of the model may have them as well (DETR's frozen normalisation).
+    """
+    homes = [module for name, module in list(sys.modules.items()) if name.startswith("torch.nn.modules.")]
+    found = (_HELD.finditer(inspect.getsource(home)) for home in homes)
+    return frozenset(held[1] or held[2] for each in found for held in each)

@@ -172,9 +172,9 @@ def _most_like(constant: str, names: Iterable[str]) -> str:
 
 
 def _share(constant: str, text: Marked) -> bool:
-    """Return whether a text and its alternative both have each run of letters and digits that a constant spells."""
+    """Return whether an alternative has each run of letters and digits that a constant spells as often as its text."""
     runs = re.findall(r"\w+", _NOT_LITERAL.sub(" ", constant).casefold())
-    return all(run in text.casefold() and run in text.alternative.casefold() for run in runs)
+    return all(0 < text.casefold().count(run) <= text.alternative.casefold().count(run) for run in runs)
 
 
 @cache
