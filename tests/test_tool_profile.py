@@ -423,6 +423,13 @@ def test_inputs_are_converted_to_the_type_of_the_graph(nested: Path) -> None:
     assert profile(nested, {**feeds(taken=True), "x": np.zeros((4, 64), np.float64)}, runs=1, warmup=0).nodes
 
 
+@pytest.mark.parametrize("number", [0.5, float("nan")])
+def test_numbers_that_the_type_of_an_input_lacks_are_refused(number: float, nested: Path) -> None:
+    taken = np.full_like(feeds(taken=True)["taken"], number, np.float32)
+    with pytest.raises(UsageError, match="expected numbers of the input taken, bool"):
+        profile(nested, {**feeds(taken=True), "taken": taken}, runs=1, warmup=0)
+
+
 def test_wrong_inputs_are_usage_errors(nested: Path) -> None:
     with pytest.raises(UsageError, match="an array for each input: x, taken; found none for taken"):
         profile(nested, {"x": np.ones((4, 64), np.float32)})

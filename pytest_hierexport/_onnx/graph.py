@@ -206,7 +206,8 @@ def fitted_inputs(graph: onnx.GraphProto, arrays: Mapping[str, NDArray[Any]]) ->
     """Return the array of numbers for each input of the graph, in the type that the input declares.
 
     Raises:
-        UsageError: There is an input without an array, or an array without an input, or one of no numbers.
+        UsageError: There is an input without an array, an array without an input, or one of no numbers, or of numbers
+            that the type does not have: 0.5 for an integer.
     """
     inputs = {value.name: value for value in graph_inputs(graph)}
     missing = [name for name in inputs if name not in arrays]
@@ -226,13 +227,20 @@ def fitted_inputs(graph: onnx.GraphProto, arrays: Mapping[str, NDArray[Any]]) ->
         if array.dtype.kind not in "biufc" and array.dtype.isbuiltin != 2:
             expected = f"an array of numbers for the input {name}, {_declared(inputs[name])}"
             raise UsageError(expected, found=f"dtype {array.dtype}", do="convert it, or take a graph without texts")
-    return {name: _converted(arrays[name], value.type.tensor_type.elem_type) for name, value in inputs.items()}
+    fitted = {name: _converted(arrays[name], value.type.tensor_type.elem_type) for name, value in inputs.items()}
+    for name, array in fitted.items():
+        if array.dtype.kind in "biu" and not (array == arrays[name]).all():
+            expected = f"numbers of the input {name}, {_declared(inputs[name])}"
+            raise UsageError(expected, found=f"dtype {arrays[name].dtype}, with other numbers", do="convert it")
+    return fitted
 
 
 def _converted(array: NDArray[Any], data_type: int) -> NDArray[Any]:
+    import numpy as np
     from onnx.helper import tensor_dtype_to_np_dtype
 
-    return array.astype(tensor_dtype_to_np_dtype(data_type) if data_type else array.dtype, copy=False)
+    with np.errstate(invalid="ignore"):
+        return array.astype(tensor_dtype_to_np_dtype(data_type) if data_type else array.dtype, copy=False)
 
 
 def cannot_run(engine: str, error: Exception, graph: onnx.GraphProto, *, loaded: bool = True) -> UsageError:
