@@ -30,9 +30,9 @@ def complete_shapes(shapes: Any, inputs: inspect.BoundArguments | None, of: str)
     if not isinstance(shapes, (Mapping, list, tuple)):
         do = 'state them as {"input": {axis: "size"}}, or in the order of the inputs'
         raise UsageError(f"dynamic shapes of {of} by input", found=repr(shapes), do=do)
-    given = {} if inputs is None else inputs.arguments
-    if inputs is None or _VARIADIC & {inputs.signature.parameters[name].kind for name in given}:
+    if inputs is None or _VARIADIC & {inputs.signature.parameters[name].kind for name in inputs.arguments}:
         return shapes
+    given = inputs.arguments
     by_name = shapes if isinstance(shapes, Mapping) else dict(zip(given, shapes, strict=False))
     unknown = ", ".join(str(name) for name in by_name if name not in given)
     if unknown or len(shapes) > len(given):

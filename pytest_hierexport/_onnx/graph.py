@@ -222,25 +222,24 @@ def fitted_inputs(graph: onnx.GraphProto, arrays: Mapping[str, NDArray[Any]]) ->
             found="; ".join(f"{what} {first_names(names)}" for what, names in found.items() if names),
             do=do,
         )
-    for name, array in arrays.items():
-        # Of bfloat16 and the like, which numpy itself does not have, isbuiltin is 2.
-        if array.dtype.kind not in "biufc" and array.dtype.isbuiltin != 2:
-            expected = f"an array of numbers for the input {name}, {_declared(inputs[name])}"
-            raise UsageError(expected, found=f"dtype {array.dtype}", do="convert it, or take a graph without texts")
-    fitted = {name: _converted(arrays[name], value.type.tensor_type.elem_type) for name, value in inputs.items()}
-    for name, array in fitted.items():
-        if array.dtype.kind in "biu" and not (array == arrays[name]).all():
-            expected = f"numbers of the input {name}, {_declared(inputs[name])}"
-            raise UsageError(expected, found=f"dtype {arrays[name].dtype}, with other numbers", do="convert it")
-    return fitted
+    return {name: _fitted(arrays[name], value) for name, value in inputs.items()}
 
 
-def _converted(array: NDArray[Any], data_type: int) -> NDArray[Any]:
+def _fitted(array: NDArray[Any], value: onnx.ValueInfoProto) -> NDArray[Any]:
     import numpy as np
     from onnx.helper import tensor_dtype_to_np_dtype
 
+    # Of bfloat16 and the like, which numpy itself does not have, isbuiltin is 2.
+    if array.dtype.kind not in "biufc" and array.dtype.isbuiltin != 2:
+        expected = f"an array of numbers for the input {value.name}, {_declared(value)}"
+        raise UsageError(expected, found=f"dtype {array.dtype}", do="convert it, or take a graph without texts")
+    data_type = value.type.tensor_type.elem_type
     with np.errstate(invalid="ignore"):
-        return array.astype(tensor_dtype_to_np_dtype(data_type) if data_type else array.dtype, copy=False)
+        fitted = array.astype(tensor_dtype_to_np_dtype(data_type) if data_type else array.dtype, copy=False)
+    if fitted.dtype.kind in "biu" and not (fitted == array).all():
+        expected = f"numbers of the input {value.name}, {_declared(value)}"
+        raise UsageError(expected, found=f"dtype {array.dtype}, with other numbers", do="convert it")
+    return fitted
 
 
 def cannot_run(engine: str, error: Exception, graph: onnx.GraphProto, *, loaded: bool = True) -> UsageError:
