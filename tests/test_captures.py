@@ -250,6 +250,14 @@ def test_a_size_is_named_for_one_of_several_inputs(exporter: str, flags: dict[st
         assert [list(value.shape or ()) for value in plain.graph.inputs] == axes
 
 
+@pytest.mark.usefixtures("hub_exporter")
+def test_transformers_exporter_refuses_shapes_of_no_input() -> None:
+    model: nn.Module = Flagged().eval()  # type: ignore[no-untyped-call]
+    given = {"input_ids": X, "bias": X[:2] + 1, "more": X + 1}  # under `**_`, any name may be one
+    with pytest.raises(ExportError, match="input_idz"):
+        export(model, (), given, exporter="transformers", dynamic_shapes={"input_idz": {0: "rows"}})
+
+
 class Cached(PreTrainedModel):
     """Takes a cache, which torch's exporter takes for a tree of tensors only where transformers' has told it so."""
 

@@ -105,7 +105,9 @@ def _precompute(original: Callable[..., Any], config: Any, *args: Any, **kwargs:
         original(model, extended)
         inputs.update(extended)
     if isinstance(config.dynamic_shapes, Mapping):
-        config.dynamic_shapes = {name: config.dynamic_shapes.get(name) for name in inputs}
+        # What is stated of no input stays: torch refuses it.
+        stated = {name: axes for name, axes in config.dynamic_shapes.items() if axes is not None}
+        config.dynamic_shapes = dict.fromkeys(inputs) | stated
     return None
 
 
