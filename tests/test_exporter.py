@@ -292,6 +292,13 @@ class TestStrict:
         result = export(torch.export.export(model, (X,), strict=True))
         assert calls_by_operator(result, "Softmax") == ["l.1", "l.0", "l.1@1"]
 
+    def test_branches_of_other_programs_are_guessed(self) -> None:
+        model = Sequence(lambda m, x: torch.cond(x.sum() > 0, m.a, torch.relu, (m.a(x),)), a=Gate()).eval()
+        result = export(torch.export.export(model, (X,), strict=False))
+        guesses = [origin for origin, *_ in result.attribution.nodes.values() if origin.evidence is Evidence.DERIVED]
+        assert calls_by_operator(result, "Softmax") == ["a", ""]
+        assert guesses == [Origin("", Evidence.DERIVED)] * 4
+
     def test_branches_of_a_strict_program_keep_their_calls(self) -> None:
         def run(m: Any, x: torch.Tensor) -> torch.Tensor:
             return torch.cond(x.sum() > 0, m.a, lambda y: m.b(m.a(y)), (m.a(x),))  # type: ignore[no-any-return]

@@ -2,7 +2,8 @@
 
 node of a known call                      that call                                    traced
 node that depends on graph inputs alone   the root                                     traced
-any other node                            the nearest common call of its neighbours    derived, counted by MUST-003
+any other node in a body                  the call of the node that holds it           derived, counted by MUST-003
+any other node                            the nearest common call of its neighbours    derived, as well
 initializer that modules hold             the first call of each module                traced
 initializer that none is known to hold    the calls of its consumers                   as for these
 initializer without holder or consumer    the root                                     derived
@@ -29,13 +30,13 @@ def attribute_before(capture: Capture, hierarchy: Hierarchy) -> Attributed:
         if call is not None:
             others = (Origin(other, Evidence.MERGED) for other in _merged(node, capture))
             nodes[node] = order_origins(hierarchy, (Origin(call, Evidence.TRACED), *others))
-        elif _takes_inputs_alone(node, flat, of_inputs):
+        elif node.parent is None and _takes_inputs_alone(node, flat, of_inputs):
             # The root computed it before its first call, for example a size.
             of_inputs.add(node)
             nodes[node] = (Origin(ROOT, Evidence.TRACED),)
     for node in flat.nodes:
         if node not in nodes:
-            nodes[node] = (Origin(_call_of_neighbours(node, flat, nodes, hierarchy), Evidence.DERIVED),)
+            nodes[node] = (Origin(_call_around(node, flat, nodes, hierarchy), Evidence.DERIVED),)
     return Attributed(hierarchy, flat, nodes, _initializers(capture, hierarchy, nodes))
 
 
@@ -51,8 +52,14 @@ def _takes_inputs_alone(node: Node, flat: Flat, of_inputs: set[Node]) -> bool:
     return bool(producers) and all(producer is None or producer in of_inputs for producer in producers)
 
 
-def _call_of_neighbours(node: Node, flat: Flat, nodes: Mapping[Node, Origins], hierarchy: Hierarchy) -> str:
-    """Return the nearest common call of all producers and consumers whose call is known, or was derived before."""
+def _call_around(node: Node, flat: Flat, nodes: Mapping[Node, Origins], hierarchy: Hierarchy) -> str:
+    """Return the call of the node that holds a node in a body.
+
+    In the main graph, return the nearest common call of all producers and consumers whose call is known, or was derived
+    before.
+    """
+    if node.parent is not None:
+        return nodes[node.parent][0].call
     near = [flat.producer[value] for value in node.operands if value in flat.producer]
     near += flat.consumers_of(node)
     # Constants are shared: the call of a constant's producer says nothing about the calls of its consumers.

@@ -132,7 +132,7 @@ class Recording:
     def _copy_graph(self, model: ir.Model) -> Flat:
         before = self._before = flat_copy(model)
         fx_nodes = ((node, node.source.meta.get(FX_NODE)) for node in before.nodes)
-        self._stacks_by_node = {node: ({},) if fx_node is None else stacks(fx_node) for node, fx_node in fx_nodes}
+        self._stacks_by_node = {node: () if fx_node is None else stacks(fx_node) for node, fx_node in fx_nodes}
         return before
 
     def _traceable(self, function: Callable[..., Any]) -> Callable[..., Any]:

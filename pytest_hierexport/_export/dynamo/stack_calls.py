@@ -97,27 +97,27 @@ class StackCalls:
 
         Args:
             stacks: The stack of each node, and those of its duplicates. Nodes in a body follow the one that holds it.
+                A node that torch built for no fx node has none, and belongs to the call of the node that holds its
+                subgraph or calls its function.
         """
         self._paths = paths_by_id(stack for stacks_of_node in stacks.values() for stack in stacks_of_node)
         calls: dict[Node, str | None] = {}
         merged: dict[Node, tuple[str, ...]] = {}
-        for node, (stack, *others) in stacks.items():
+        for node, of_node in stacks.items():
             around = None if node.parent is None else calls[node.parent]
-            calls[node] = self._call_of(stack, around)
-            removed = (self._call_of(other, around) for other in others)
-            merged[node] = tuple(call for call in removed if call is not None)
+            found = [self._call_of(stack) for stack in of_node] or [around]
+            calls[node] = found[0]
+            merged[node] = tuple(call for call in found[1:] if call is not None)
         return calls, merged
 
-    def _call_of(self, stack: Stack, around: str | None) -> str | None:
-        """Return the innermost call of a module stack; None if the stack does not begin at the model that was observed.
+    def _call_of(self, stack: Stack) -> str | None:
+        """Return the innermost call of a module stack; None if it is empty, or does not begin at the observed model.
 
-        Args:
-            stack: The stack of the fx node.
-            around: The call of the node that holds the node's subgraph or calls its function; None in the main graph.
-                A node without a stack belongs to this call.
+        torch gives no stack to the nodes in a branch of `cond`, or in a loop, of a program that it made without
+        `strict`: their calls are not known.
         """
         if not stack:
-            return around
+            return None
         start = _start(stack, self.root)
         if start != self.root and stack[start][0] != "":
             if self.recorder is not None:
