@@ -21,8 +21,9 @@ from pytest_hierexport import Export, export
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError, NoVerdictError
+from pytest_hierexport._export.capture import Request
 from pytest_hierexport._export.captures import CAPTURES
-from pytest_hierexport._export.choices import EXPORTERS
+from pytest_hierexport._export.choices import EXPORTERS, ExportOptions
 from pytest_hierexport._export.dynamo.capturer import Recording
 from pytest_hierexport._export.dynamo.paths import dotted
 from pytest_hierexport._export.dynamo.scopes import STACK
@@ -290,7 +291,7 @@ def test_pass_may_replace_an_operation_by_a_number() -> None:
     check = graph.call_function(torch.ops.aten.gt.Scalar, (x, 0))
     check.meta[STACK] = {"": ("", "m.Root")}
     graph.output((x, check))
-    with Recording(nn.Identity()).running():
+    with Recording(Request(nn.Identity(), (), {}, ExportOptions())).running():
         check.replace_all_uses_with(True)  # type: ignore[arg-type]  # torch's own passes do so
     assert list(graph.nodes)[-1].args == ((x, True),)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import logging
+import re
 import threading
 import types
 import weakref
@@ -385,6 +386,28 @@ class TestGraph:
         assert [value.name for value in result.model.graph.inputs] == ["given"]
         assert [value.name for value in result.model.graph.outputs] == ["made"]
         assert result.model.opset_imports[""] == 19
+
+    @pytest.mark.parametrize("optimize", [False, True])
+    def test_output_may_have_the_name_of_an_inner_value(self, optimize: bool) -> None:
+        model = Sequence(lambda m, x: m.a(x) + m.b(x).sum(), a=Gate(), b=nn.Linear(4, 4))
+        names = [node.outputs[0].name for node in exported(model, optimize=optimize).model.graph]
+        for name in names[:-1]:
+            result = exported(model, exporter="dynamo", optimize=optimize, output_names=[name])
+            others = [node.outputs[0].name for node in result.model.graph]
+            assert others[-1] == name
+            assert len(set(others)) == len(names)
+
+    def test_names_of_weights_are_refused(self) -> None:
+        with pytest.raises(UsageError, match=re.escape("found 'lin.weight'")):
+            exported(Gate(), exporter="dynamo", input_names=["lin.weight"])
+
+    def test_weight_that_is_an_output_may_be_named(self) -> None:
+        result = exported(Sequence(lambda m, x: (m.a(x), m.a.weight), a=nn.Linear(4, 4)), output_names=["y", "w"])
+        assert [value.name for value in result.model.graph.outputs] == ["y", "w"]
+
+    def test_output_with_the_name_of_an_input_is_refused(self) -> None:
+        with pytest.raises(UsageError, match="found 'x'"):
+            exported(Gate(), exporter="dynamo", output_names=["x"])
 
     @pytest.mark.parametrize(("inputs", "outputs"), [(["x"], ["x"]), (None, ["y", "y"]), ([""], None)])
     def test_names_that_stand_for_no_one_value_are_refused(self, inputs: Any, outputs: Any) -> None:

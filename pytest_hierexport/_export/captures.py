@@ -12,7 +12,7 @@ import torch
 from pytest_hierexport._errors import ExportError, UsageError, cause, pass_on
 from pytest_hierexport._export import transformers
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Capturer, Request
-from pytest_hierexport._export.choices import EXPORTERS
+from pytest_hierexport._export.choices import EXPORTERS, ExportOptions, refuse_names
 from pytest_hierexport._export.dynamo import capturer as dynamo
 from pytest_hierexport._export.faults import fault_in
 from pytest_hierexport._export.model_failure import failure_of_model
@@ -125,7 +125,19 @@ def _captured(name: str, request: Request) -> Capture:
     opset, wanted = capture.after.opset_imports.get(""), request.options.opset
     if wanted is not None and opset not in (None, wanted):
         raise CannotCaptureError(f"could not convert its graph from opset {opset} to {wanted}")
+    _check_names(capture.after.graph, request.options)
     return capture
+
+
+def _check_names(graph: ir.Graph, options: ExportOptions) -> None:
+    """Check that no name that was asked for is that of another input, output or initializer.
+
+    Raises:
+        UsageError: One is: the graph would not be valid, or compute something else.
+    """
+    names = [value.name for value in {*graph.inputs, *graph.outputs, *graph.initializers.values()}]
+    asked = (*(options.input_names or ()), *(options.output_names or ()))
+    refuse_names(name for name in asked if names.count(name) > 1)
 
 
 def _served(capture: Capture, name: str, failures: Mapping[str, CannotCaptureError]) -> Served:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -69,12 +69,16 @@ def check_value_names(inputs: Sequence[str] | None, outputs: Sequence[str] | Non
         UsageError: A name is empty or given twice: the graph would not be valid, or torch would change the name.
     """
     names = [*(inputs or ()), *(outputs or ())]
-    wrong = dict.fromkeys(name for name in names if not name or names.count(name) > 1)
-    if wrong:
+    refuse_names(name for name in names if not name or names.count(name) > 1)
+
+
+def refuse_names(wrong: Iterable[str]) -> None:
+    """Raise an error if there is a name that cannot be that of an input or output."""
+    if found := ", ".join(map(repr, dict.fromkeys(wrong))):
         raise UsageError(
-            "a name of its own for each input and output of the graph",
-            found=", ".join(map(repr, wrong)),
-            do="correct input_names and output_names",
+            "names that no other input, output or initializer of the graph has",
+            found=found,
+            do="give others in input_names and output_names",
         )
 
 

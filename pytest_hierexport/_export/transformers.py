@@ -56,7 +56,7 @@ def capture(request: Request) -> Capture:
         # torch's exporter of ONNX takes names of sizes, `torch.export` does not.
         dynamic_shapes=pytree.tree_map_only(str, lambda _: torch.export.Dim.DYNAMIC, options.dynamic_shapes),
     )
-    recording = Recording(request.model)
+    recording = Recording(request)
     # The exporter does not turn off torch's progress messages, which go to standard output.
     with (
         quiet(),

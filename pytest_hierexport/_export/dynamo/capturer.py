@@ -34,6 +34,7 @@ from pytest_hierexport._export.quiet import no_graphs_printed, quiet
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._onnx.absent import fill_absent
 from pytest_hierexport._onnx.graph import initializers_ir
+from pytest_hierexport._text import numbered
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -45,14 +46,14 @@ def capture(request: Request) -> Capture:
     Raises:
         Exception: Any error of torch; the model is left as it was.
     """
-    recording = Recording(request.model)
+    recording = Recording(request)
     try:
         return _capture(request, recording, torch.no_grad())
     except Exception:
         if not recording.turns_gradients_on:
             raise
     # torch cannot decompose a region with gradients in a program without.
-    return _capture(request, Recording(request.model), torch.enable_grad())
+    return _capture(request, Recording(request), torch.enable_grad())
 
 
 def _capture(request: Request, recording: Recording, mode: contextlib.AbstractContextManager[None]) -> Capture:
@@ -80,9 +81,10 @@ def _capture(request: Request, recording: Recording, mode: contextlib.AbstractCo
 class Recording:
     """Records the calls while torch exports a model, and copies the graph before optimization."""
 
-    def __init__(self, model: torch.nn.Module | torch.export.ExportedProgram) -> None:
-        """Take the model that will be exported."""
-        self._model = model
+    def __init__(self, request: Request) -> None:
+        """Take the request that will be exported."""
+        self._model = request.model
+        self._names = frozenset((*(request.options.input_names or ()), *(request.options.output_names or ())))
         self._stack_calls = StackCalls()
         self._scopes = Scopes(self._stack_calls)
         self._graph: ir.Model | None = None
@@ -120,6 +122,7 @@ class Recording:
 
     def _copy_program(self, program: torch.onnx.ONNXProgram, model: ir.Model) -> None:
         remove_fakes(program, model)
+        _free(self._names, model)
         self._graph = model
         self._copy_graph(model)
 
@@ -240,6 +243,19 @@ def at_each_program(
         see(program, model)
 
     return replaced(torch.onnx.ONNXProgram, "__init__", init)
+
+
+def _free(names: frozenset[str], model: ir.Model) -> None:
+    """Rename the values within a graph that have a name which its inputs and outputs shall get.
+
+    torch would give the name twice, as with `output_names=["embedding"]` to a model that has an `nn.Embedding`.
+    """
+    values = [value for node in model.graph.all_nodes() for value in node.outputs]
+    taken = {*names, *(value.name for value in (*model.graph.inputs, *initializers_ir(model), *values))}
+    for value in values:
+        if value.name in names and value not in model.graph.outputs:
+            value.name = next(name for name in numbered(value.name, "_") if name not in taken)
+            taken.add(value.name)
 
 
 def remove_fakes(program: torch.onnx.ONNXProgram, model: ir.Model) -> None:
