@@ -45,7 +45,7 @@ def capture(request: Request) -> Capture:
         raise ExportError(
             "a transformers PreTrainedModel for the transformers exporter",
             found=type(request.model).__name__,
-            do="export it with exporter='dynamo' or 'torchscript'",
+            do="export it with exporter='dynamo'; a module also with 'torchscript'",
         )
     options = request.options
     exporters = _exporters()
