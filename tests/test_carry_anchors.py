@@ -382,3 +382,19 @@ def test_size_in_place_of_a_stored_one_is_its_consumers() -> None:
     after = f"{head} {{ h = Neg(x) n0 = Shape(h) n1 = Expand(h, n0) n2 = local.Abs(n1) y = Tanh(n2) }}"
     found = carried(before, after, h="a", e="b", d="c", y="d")
     assert (found["n0"], found["n1"]) == ([("b", "fused")], [("b", "fused")])
+
+
+def test_reshape_of_a_value_that_identity_gives_keeps_its_call() -> None:
+    # onnxsim on nn.TransformerEncoder, unoptimized: a `Gemm` computes each linear layer, and a dropout is an Identity.
+    weights = """float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2] b = {1.0, 2.0},
+        float[2, 2] v = {5.0, 6.0, 7.0, 8.0}, float[2] c = {3.0, 4.0}"""
+    before = f"""g (float[1, 2, 2] x) => (float[1, 2, 2] y) <{weights}, float[1, 2, 2] h, float[1, 2, 2] r> {{
+        m = MatMul(x, w) h = Add(m, b) r = Relu(h)
+        n = MatMul(r, v) k = Add(n, c) d = Identity(k) y = Exp(d) }}"""
+    after = f"""g (float[1, 2, 2] x) => (float[1, 2, 2] y)
+        <{weights}, int64[2] rows = {{2, 2}}, int64[3] whole = {{1, 2, 2}}, float[2, 2] h2, float[2, 2] r> {{
+        x2 = Reshape(x, rows) h2 = Gemm(x2, w, b) r = Relu(h2)
+        k2 = Gemm(r, v, c) k = Reshape(k2, whole) y = Exp(k) }}"""
+    found = carried(before, after, m="a", h="a", r="", n="b", k="b", d="", y="")
+    assert found["h2"] == [("a", "fused")]
+    assert found["k2"] == found["k"] == [("b", "fused")]

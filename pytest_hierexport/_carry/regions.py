@@ -167,8 +167,10 @@ def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
         whole = backward_slice(before, gives, lambda value: numbers[value] in takes)
         kept = forward_slice(varying, before, numbering, whole) | set(found)
         found = [node for node in whole if node in kept]
-    converted = {anchors.anchored.get(value) for node in region for value in node.operands}
-    if converted.issuperset(gives):
+    # By number: an equal value may have been given besides, through an `Identity` (a dropout of nn.TransformerEncoder).
+    operands = (value for node in region for value in node.operands)
+    converted = {numbers[anchors.anchored[value]] for value in operands if value in anchors.anchored}
+    if converted.issuperset(numbers[value] for value in gives):
         found = backward_slice(before, gives, lambda _: True)
     return _computing(match, found, takes)
 
