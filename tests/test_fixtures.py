@@ -71,6 +71,20 @@ def test_wrong_argument_of_the_fixture_is_refused_in_words(project: Project) -> 
     assert "_requests.py:" not in result.stdout.str()
 
 
+def test_fixture_refuses_a_tolerance_of_no_dtype(project: Project) -> None:
+    project.write(
+        "test_own.py",
+        """
+        import torch
+
+        def test_it(hierexport):
+            hierexport(torch.nn.Linear(2, 2), torch.ones(1, 2), tolerances={"flot32": 1e-3})
+        """,
+    )
+    result = project.run("test_own.py")
+    result.stdout.fnmatch_lines(["E *expected a floating dtype*as tolerances of the case Linear; found 'flot32'"])
+
+
 def test_test_with_case_fixture_runs_once_per_model(project: Project) -> None:
     project.write(
         "test_own.py",

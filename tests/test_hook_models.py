@@ -90,6 +90,15 @@ def test_models_of_the_hook_stay_out_of_other_paths(project: Project) -> None:
             "[pytest_hierexport.Case('tower', print, known_failures=(KnownFailure('MUST-006', '2999-01-31', 'y'),))]",
             "until of a KnownFailure of the case tower to be a date without a time; found '2999-01-31'",
         ),
+        ("[pytest_hierexport.Case('t', print, timeout=-1)]", "a number of seconds*timeout of the case t; found -1.0"),
+        (
+            "[pytest_hierexport.Case('t', print, after=(pytest_hierexport.Step('x:y', {'flot32': 1}),))]",
+            "a floating dtype*after.0.tolerances of the case t; found 'flot32'",
+        ),
+        (
+            "[pytest_hierexport.Case('t', print, known_failures=(KnownFailure('MUST-001', date.max, 'y'),))]",
+            "a rule that is not cardinal as known_failures.0.rule of the case t; found 'MUST-001'",
+        ),
     ],
     ids=[
         "a text",
@@ -103,10 +112,13 @@ def test_models_of_the_hook_stay_out_of_other_paths(project: Project) -> None:
         "no such weights",
         "a path as a text",
         "a date as a text",
+        "negative seconds",
+        "a misspelt dtype",
+        "a cardinal rule",
     ],
 )
 def test_hook_that_returns_no_cases_is_a_usage_error(project: Project, returned: str, told: str) -> None:
-    imports = "import pytest_hierexport\nfrom pytest_hierexport import KnownFailure"
+    imports = "import pytest_hierexport\nfrom datetime import date\nfrom pytest_hierexport import KnownFailure"
     project.write("conftest.py", f"{imports}\ndef pytest_hierexport_models(config): return {returned}\n")
     result = project.run()
     assert result.ret == 4
@@ -120,7 +132,7 @@ def pytest_hierexport_models(config):
     from my_model import build
     from pytest_hierexport import Case, KnownFailure, Step
 
-    known = KnownFailure("MUST-002", date(2999, 1, 31), "it is said to break it")
+    known = KnownFailure("MUST-004", date(2999, 1, 31), "it is said to break it")
     return [Case("tower", build, after=(Step("onnxruntime:basic"),), known_failures=(known,))]
 """
 
@@ -128,9 +140,9 @@ def pytest_hierexport_models(config):
 def test_case_of_the_hook_has_steps_and_known_failures(project: Project) -> None:
     project.write("conftest.py", STEP_AND_FAILURE)
     project.write("pytest.ini", "[pytest]\npythonpath = .\n")
-    result = project.run("-k", "MUST-002")
+    result = project.run("-k", "MUST-004")
     result.assert_outcomes(passed=1, failed=1, deselected=result.parseoutcomes()["deselected"])
-    result.stdout.fnmatch_lines(["tower: the known failure of MUST-002 is over"])
+    result.stdout.fnmatch_lines(["tower: the known failure of MUST-004 is over"])
     result.stdout.fnmatch_lines(["  to do *remove the known failure from pytest_hierexport_models"])
 
 

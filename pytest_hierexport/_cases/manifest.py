@@ -120,7 +120,7 @@ class _Table:
     def __init__(self, path: Path, place: str, values: Any) -> None:
         self.path, self.place, self.values = path, place, values
         # An unknown key is named first: a required one that is missing may be misspelled.
-        errors = sorted(_validator().iter_errors(values), key=lambda error: error.validator != "additionalProperties")
+        errors = sorted(validator().iter_errors(values), key=lambda error: error.validator != "additionalProperties")
         for error in errors:
             raise self._broken(error)
 
@@ -149,7 +149,7 @@ class _Table:
 
 
 @cache
-def _validator() -> Any:
+def validator() -> Any:
     """Return the validator of a model's table, with the types of TOML: a date, 20.0 is no integer and nan no number."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend

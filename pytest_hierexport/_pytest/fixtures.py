@@ -69,6 +69,7 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
         __tracebackhide__ = True
         check_arguments(hierexport, locals())
         from pytest_hierexport._cases.exporting import export_case
+        from pytest_hierexport._cases.in_code import check_stated
         from pytest_hierexport._rules.base import ExportedCase
 
         example = Example(model, *as_inputs(args, kwargs), dynamic_shapes)
@@ -86,6 +87,7 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
             keep=tuple(keep),
         )
         try:
+            check_stated(case)
             check_model(model, "a model to export and run", f"a {type(model).__name__}")
             path = Path(tempfile.mkdtemp(prefix=f"{file_name(case.name)}-", dir=folder)) / "model.onnx"
             return ExportedCase(case, path, example, export_case(case, example, path).exporter)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.case import KnownFailure, Step
+from pytest_hierexport._cases.in_code import check_stated
 from pytest_hierexport._cases.steps import check_step, with_deployed
 from pytest_hierexport._errors import UsageError, proposals
 from pytest_hierexport._files.paths import relative
@@ -232,7 +233,7 @@ def _check_parts(case: Case, root: Path) -> None:
     """Check a case that is defined in code, its steps and its known failures.
 
     Raises:
-        UsageError: One is of another type, or there is no such step.
+        UsageError: One is of another type, or holds what a manifest could not state.
     """
     _check_part(case.name, "after", case.after, Step, '(Step("onnxruntime:extended"),)')
     example = '(KnownFailure("MUST-006", datetime.date(2027, 1, 31), "the reason"),)'
@@ -242,6 +243,7 @@ def _check_parts(case: Case, root: Path) -> None:
     check_fields(f"the case {case.name}", case)
     for item in (*case.after, *case.known_failures, *of_steps):
         check_fields(f"a {type(item).__name__} of the case {case.name}", item)
+    check_stated(case)
     for step in case.after:
         check_step(step.name, root)
 
