@@ -99,6 +99,8 @@ def test_models_of_the_hook_stay_out_of_other_paths(project: Project) -> None:
             "[pytest_hierexport.Case('t', print, known_failures=(KnownFailure('MUST-001', date.max, 'y'),))]",
             "a rule that is not cardinal as known_failures.0.rule of the case t; found 'MUST-001'",
         ),
+        ("[pytest_hierexport.Case('t', print, opset=99)]", "an opset *, for the case t; found 99"),
+        ("[pytest_hierexport.Case('t', print, exporter='dynmo')]", "exporter to be *, for the case t; found 'dynmo'"),
     ],
     ids=[
         "a text",
@@ -115,6 +117,8 @@ def test_models_of_the_hook_stay_out_of_other_paths(project: Project) -> None:
         "negative seconds",
         "a misspelt dtype",
         "a cardinal rule",
+        "an unknown opset",
+        "a misspelt exporter",
     ],
 )
 def test_hook_that_returns_no_cases_is_a_usage_error(project: Project, returned: str, told: str) -> None:
@@ -123,6 +127,20 @@ def test_hook_that_returns_no_cases_is_a_usage_error(project: Project, returned:
     result = project.run()
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"*expected {told}"])
+
+
+def test_exporter_of_a_case_is_found_in_the_root(project: Project) -> None:
+    model = "lambda: (torch.nn.Linear(4, 4), torch.ones(2, 4))"
+    case = f"pytest_hierexport.Case('tower', {model}, exporter='own:export')"
+    project.write(
+        "conftest.py", f"import pytest_hierexport, torch\ndef pytest_hierexport_models(config): return [{case}]\n"
+    )
+    project.write(
+        "own.py",
+        "import pytest_hierexport\n"
+        "def export(model, args, kwargs, path): pytest_hierexport.export(model, args, kwargs, path=path)\n",
+    )
+    assert project.run("--import-mode=importlib", "-k", "MUST-002").ret == 0
 
 
 STEP_AND_FAILURE = """

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.case import KnownFailure, Step
+from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._cases.in_code import check_stated
 from pytest_hierexport._cases.steps import check_step, with_deployed
 from pytest_hierexport._errors import UsageError, proposals
+from pytest_hierexport._export.choices import check_opset
 from pytest_hierexport._files.paths import relative
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.ids import snapshot_file
@@ -244,8 +246,13 @@ def _check_parts(case: Case, root: Path) -> None:
     for item in (*case.after, *case.known_failures, *of_steps):
         check_fields(f"a {type(item).__name__} of the case {case.name}", item)
     check_stated(case)
-    for step in case.after:
-        check_step(step.name, root)
+    try:
+        check_exporter(case.exporter, root)
+        check_opset(case.opset)
+        for step in case.after:
+            check_step(step.name, root)
+    except UsageError as error:
+        raise UsageError(f"{error.expected}, for the case {case.name}", found=error.found, do=error.do) from None
 
 
 def _check_rule(rule: Rule) -> None:
