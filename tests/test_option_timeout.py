@@ -240,6 +240,24 @@ def test_hang_in_native_code_without_workers_leaves_report(runs: Runs) -> None:
     assert not outcome.left
 
 
+LEAVES_THE_ITEM = """
+import pytest
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    report.item = item
+    return report
+"""
+
+
+def test_objects_of_the_project_on_reports_end_no_run(project: Project) -> None:
+    project.write("conftest.py", LEAVES_THE_ITEM)
+    project.write("test_own.py", "def test_own(record_property): record_property('made', lambda: 1)\n")
+    result = project.run("--hierexport-models=my_model.py::build", "-k", "MUST-002 or own", ".")
+    result.assert_outcomes(passed=2, deselected=result.parseoutcomes()["deselected"])
+
+
 def test_dump_that_is_being_written_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = HangFiles.of(tmp_path, "pytest")
     whole = STACKS.replace("0x0002", f"0x{threading.get_ident():016x}")

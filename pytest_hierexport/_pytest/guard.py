@@ -63,8 +63,9 @@ class GuardPlugin:
         if self._guard:
             config = self.run.plan.config
             data = config.hook.pytest_report_to_serializable(config=config, report=report)
+            told = {name: value for name, value in data.items() if _can_be_told(value)}
             with (self.run.folder / _REPORTS).open("ab") as file:
-                pickle.dump(data, file)
+                pickle.dump(told, file)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_unconfigure(self) -> None:
@@ -132,6 +133,15 @@ class GuardPlugin:
             case, test, _ = found
             mark_crash(run, report, found, Crash(case.name, test, run.time_limit.process, ending, hung=True))
         return report
+
+
+def _can_be_told(value: object) -> bool:
+    """Whether another process can read a value: hooks of a project may leave any object on a report."""
+    try:
+        pickle.dumps(value)
+    except Exception:  # noqa: BLE001  # each class has errors of its own
+        return False
+    return True
 
 
 def _fill(pipe: int) -> None:
