@@ -49,6 +49,12 @@ def test_models_of_the_hook_stay_out_of_other_paths(project: Project) -> None:
     project.run("test_own.py").assert_outcomes(passed=1)
 
 
+def test_hook_without_a_model_leaves_the_own_tests_alone(project: Project) -> None:
+    project.write("conftest.py", "def pytest_hierexport_models(config): return []\n")
+    project.write("test_own.py", "def test_own(): pass\n")
+    project.run().assert_outcomes(passed=1)
+
+
 @pytest.mark.parametrize(
     ("returned", "told"),
     [

@@ -36,13 +36,15 @@ def selected_cases(settings: Settings, own: Mapping[str, Case] | None = None) ->
     """Return the selected cases with the options applied: the command line, then the manifest, then the ini.
 
     A case is followed by those of the results of its steps. The cases that the project defines in code, `own`, are
-    selected where the command line selects no models, else by their names.
+    selected where the command line selects no models, else by their names. There may be none of them, and no others.
 
     Raises:
         HierexportError: A selector matches nothing.
     """
     defined = own or {}
     added = defined if settings.given.models is None else ()
+    if not defined and settings.given.models is settings.stated.models is None:
+        return ()
     cases = select([*settings.selectors, *added], settings.base, defined, settings.manifests)
     return tuple(deployed for case in cases for deployed in with_deployed(_with_options(case, settings)))
 

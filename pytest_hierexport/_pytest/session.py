@@ -111,7 +111,7 @@ def _made_folder(run: Run) -> RunFolder:
 
 
 def _selected_run(config: pytest.Config, settings: Settings) -> Run | None:
-    """Return the run; None where its models come from the ini and the command line names other paths."""
+    """Return the run; None where no model is selected, or by the ini alone and the command line names other paths."""
     name: str = getattr(config, "workerinput", {}).get(RUN_NAME, f"hierexport-{uuid.uuid4().hex}")
     folder = Path(tempfile.gettempdir()) / name
     asked = settings.given.models is not None or config.args_source is not config.ArgsSource.ARGS
@@ -121,7 +121,7 @@ def _selected_run(config: pytest.Config, settings: Settings) -> Run | None:
         if asked or collection.names_a_file(config, [*settings.manifests, *filter(None, [config.inipath])]):
             raise
         return None
-    if not asked and not collection.named_anchors(plan):
+    if not plan.selected or (not asked and not collection.named_anchors(plan)):
         return None
     # It may leave a warning in the run folder, which only a run with models removes.
     cache = cache_of(config, settings, folder, [config.rootpath / KEPT, *settings.outputs])
