@@ -32,7 +32,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def read(home: Path, text: str) -> list[Case]:
-    (home / "models.toml").write_text(text)
+    (home / "models.toml").write_text(text, encoding="utf-8")
     return select(["models.toml"], home)
 
 
@@ -42,6 +42,11 @@ def test_models_of_a_manifest_keep_their_order_and_anchor(home: Path) -> None:
     assert {(case.manifest, case.anchor, case.source) for case in cases} == {
         (home / "models.toml", home / "models.toml", "models.toml")
     }
+
+
+def test_manifest_may_begin_with_a_byte_order_mark(home: Path) -> None:
+    assert [case.name for case in read(home, '\ufeff[models.first]\r\nmodel = "bert"\r\n')] == ["first"]
+    assert line_of_model(home / "models.toml", "first") == 1
 
 
 def test_every_option_of_a_case_may_be_stated(home: Path) -> None:

@@ -72,7 +72,7 @@ def read_selectors(path: Path) -> dict[str, str]:
 def line_of_model(path: Path, name: str) -> int:
     """Return the line of the first table of a model in a manifest, 1 if it is not found."""
     try:
-        return _lines_of_models(path, path.read_text(encoding="utf-8")).get(name, 1)
+        return _lines_of_models(path, path.read_text(encoding="utf-8-sig")).get(name, 1)
     except (OSError, UnicodeDecodeError):
         return 1
 
@@ -92,7 +92,7 @@ def _lines_of_models(path: Path, text: str) -> Mapping[str, int]:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        return parse_manifest(path, path.read_text(encoding="utf-8"))
+        return parse_manifest(path, path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise CollectError(f"{path} to be a readable UTF-8 file", found=str(error), do="name another file") from None
 
