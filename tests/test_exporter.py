@@ -387,6 +387,11 @@ class TestGraph:
         assert [value.name for value in result.model.graph.outputs] == ["made"]
         assert result.model.opset_imports[""] == 19
 
+    def test_unused_sparse_buffer_is_no_obstacle(self) -> None:
+        model = Sequence(lambda m, x: m.a(x), a=Gate())
+        model.register_buffer("adjacency", torch.eye(4).to_sparse())
+        assert calls_by_operator(exported(model, exporter="dynamo"), "Softmax") == ["a"]
+
     @pytest.mark.parametrize("optimize", [False, True])
     def test_output_may_have_the_name_of_an_inner_value(self, optimize: bool) -> None:
         model = Sequence(lambda m, x: m.a(x) + m.b(x).sum(), a=Gate(), b=nn.Linear(4, 4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -700,3 +701,11 @@ def test_model_without_its_inputs_is_refused() -> None:
     exported = export(nn.ReLU(), (torch.ones(2),))
     with pytest.raises(UsageError, match=r"found an object of the class ReLU\nto do: pass Example\(model, args\)"):
         pytest_hierexport.prove(nn.ReLU(), exported.model, exported.attribution)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("tolerances", [{"flot32": 1e-3}, {"int64": 1e-3}, {"float32": -1e-3}, {"float32": math.nan}])
+def test_tolerances_without_effect_are_refused(tolerances: dict[str, float]) -> None:
+    example = Example(nn.ReLU(), (torch.ones(2),))
+    exported = export(example.model, example.args)
+    with pytest.raises(UsageError, match="like float32"):
+        pytest_hierexport.prove(example, exported.model, exported.attribution, tolerances=tolerances)

@@ -140,6 +140,13 @@ def test_a_model_without_storage_is_left_alone() -> None:
     assert model.weight.is_meta
 
 
+def test_sparse_buffers_are_left_alone() -> None:
+    model = torch.nn.Linear(4, 4)
+    model.register_buffer("adjacency", torch.eye(4).to_sparse())
+    randomise(model)
+    assert torch.equal(model.get_buffer("adjacency").to_dense(), torch.eye(4))
+
+
 def test_the_mode_of_the_model_and_its_gradients_stay(stock: Stock) -> None:
     stock.linear(torch.ones(1, 8)).sum().backward()
     gradient = stock.linear.bias.grad

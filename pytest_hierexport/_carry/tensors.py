@@ -16,10 +16,16 @@ TENSOR = "tensor"
 
 
 def tensor_key(tensor: Any) -> Hashable | None:
-    """Return the content of a small tensor; None for a large one, whose content takes too long to compare."""
+    """Return the content of a small tensor; None for a large one, whose content takes too long to compare.
+
+    So is that of one without readable numbers: a sparse buffer, which torch's optimizer drops if it is unused.
+    """
     if tensor is None or tensor.nbytes > SMALL or tensor.dtype == ir.DataType.STRING or is_absent(tensor):
         return None
-    return (TENSOR, tensor.dtype.value, tuple(tensor.shape), tensor.tobytes())
+    try:
+        return (TENSOR, tensor.dtype.value, tuple(tensor.shape), tensor.tobytes())
+    except Exception:  # noqa: BLE001 as for tensor_sample
+        return None
 
 
 def tensor_sample(tensor: Any) -> Hashable | None:

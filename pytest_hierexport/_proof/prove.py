@@ -31,7 +31,7 @@ from pytest_hierexport._proof.matching import match
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.precision import half_precision, rounding_bounds
 from pytest_hierexport._proof.session import run_graph
-from pytest_hierexport._proof.tolerance import Array
+from pytest_hierexport._proof.tolerance import Array, check_tolerances
 from pytest_hierexport._proof.values import Values
 from pytest_hierexport._proof.verdict import Verdict, VerdictKind, contaminated, judge
 from pytest_hierexport._stages import stage
@@ -103,8 +103,9 @@ def prove(
 
     Raises:
         UsageError: The example's inputs do not fit those of the graph, or the graph or the model does not run on them;
-            or the example or the model is something else.
+            or the example or the model is something else, or a tolerance is of no floating dtype, or below zero.
     """
+    check_tolerances(tolerances or {})
     with as_proto(model) as (message, folder):
         return _Pairing.of(example, message, attribution, folder, tolerances or {}).best_proof()
 

@@ -10,11 +10,14 @@ numbers that were added up.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pytest_hierexport._errors import UsageError
 
 Array = NDArray[Any]
 _TOLERANCES = {"float64": 1e-5, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
@@ -24,6 +27,25 @@ _QUARTILE = 0.25
 """The quantile of the magnitudes that is the floor. With the smallest, 19 of 29 recorded models lose
 proofs. The median would be the -1e9 of a mask that fills half of a tensor, and hide all other numbers; the lower
 quartile is that only where a mask fills three quarters."""
+
+
+_STATED = re.compile(r"b?float(16|32|64|8_\w+|6_\w+|4_\w+)")
+"""The floating dtypes by torch's names, as in the schema of manifests."""
+
+
+def check_tolerances(stated: Mapping[str, float]) -> None:
+    """Check that tolerances are of floating dtypes, and numbers of zero or more.
+
+    Raises:
+        UsageError: One is not: it would be without effect, or no two values would be equal.
+    """
+    for dtype, tolerance in stated.items():
+        if not _STATED.fullmatch(dtype) or not tolerance >= 0:
+            raise UsageError(
+                "tolerances of 0 or more by the names of floating dtypes, like float32",
+                found=f"{tolerance} for {dtype}",
+                do="correct it",
+            )
 
 
 def is_floating(dtype: str) -> bool:
