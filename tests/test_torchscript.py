@@ -190,6 +190,12 @@ class TestCalls:
         result = exported(Runs(lambda m, x: m.b(m.a(x)), a=nn.Tanh(), b=Runs(run)))
         assert {owner for found in owners(result, "ScatterND") for owner in found} == {"b"}
 
+    def test_initial_states_of_recurrent_layers_have_their_calls(self) -> None:
+        first, second = nn.GRU(4, 4, 2), nn.GRU(4, 4)
+        result = exported(Runs(lambda m, x: m.b(m.a(x)[0])[0], a=first, b=second), torch.randn(3, 2, 4))
+        for operator in ("Shape", "Gather", "Unsqueeze", "Expand"):
+            assert owners(result, operator) == [["a"], ["a"], ["b"]]
+
     @pytest.mark.parametrize("opset", [13, 14, 15, 16, 17, 18])
     def test_old_opsets_are_served(self, opset: int) -> None:
         result = exported(Runs(lambda m, x: m.a(m.a(x)), a=Gate()), opset=opset)

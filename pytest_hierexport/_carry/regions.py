@@ -72,7 +72,7 @@ def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
     for node in pending:
         for value in node.operands:
             producer = match.after.producer.get(value)
-            if producer is None or anchors.counterpart(value):
+            if producer is None or (anchors.counterpart(value) and not _is_new_size(anchors, producer)):
                 continue
             is_converted = value in anchors.converted_from or all(map(match.is_known, producer.operands))
             is_shared = producer not in match.matched and (is_converted or _gives_known(anchors, producer))
@@ -93,9 +93,16 @@ def _took(anchors: Anchors, calls: list[Origin], node: Node) -> bool:
 
 
 def _is_new_constant(anchors: Anchors, node: Node) -> bool:
-    """Whether a node gives constants that their names do not tell: equal constants may come from any call (DETR)."""
+    """Whether a node gives constants that their names do not tell: equal constants may come from any call (DETR).
+
+    A size is one where the shape is known: TorchScript computes the initial state of a recurrent layer by the batch.
+    """
     told = (output in anchors.anchored or output.name in anchors.match.before.named for output in node.outputs)
-    return not any(told) and not node.varying
+    return not any(told) and anchors.match.after.by_elements.isdisjoint(node.outputs)
+
+
+def _is_new_size(anchors: Anchors, node: Node) -> bool:
+    return node.varying and _is_new_constant(anchors, node)
 
 
 def _gives_known(anchors: Anchors, node: Node) -> bool:
