@@ -290,6 +290,25 @@ def test_what_a_model_leaves_in_memory_counts_for_the_next(project: Project, way
     assert cold(project) == {"first", "second"}
 
 
+def test_what_a_module_reads_in_threads_counts_for_its_importers(project: Project) -> None:
+    importing = ("import shared", "pass")
+    write_models(project, {"first": importing, "second": importing, "third": ("", "pass")})
+    project.write(
+        "shared.py",
+        """
+        from concurrent.futures import ThreadPoolExecutor
+        from pathlib import Path
+
+        with ThreadPoolExecutor() as pool:
+            LINES = list(pool.map(Path.read_text, [Path(__file__).parent / "value.txt"]))
+        """,
+    )
+    value = project.write("value.txt", "1")
+    assert cold(project) == {"first", "second", "third"}
+    value.write_text("2")
+    assert cold(project) == {"first", "second"}
+
+
 def test_factories_of_one_file_are_cold_by_what_each_imports(project: Project) -> None:
     write_models(project, {"first": ("", "pass"), "second": ("", "pass")})
     project.write(

@@ -27,6 +27,8 @@ _TRIMMED = ("<frozen importlib._bootstrap>", "_call_with_frames_removed")
 """The file and the function by which Python knows the frames of its own that tracebacks leave out."""
 
 _executing: ContextVar[tuple[Path, ...]] = ContextVar("_executing", default=())
+_in_any_thread: list[Path] = []
+"""The files of the modules whose code any thread runs: a thread that such code starts has a context without them."""
 
 
 class Listener(Protocol):
@@ -43,8 +45,11 @@ class Listener(Protocol):
 
 
 def executing() -> tuple[Path, ...]:
-    """Return the files of the modules whose code this thread runs, each imported by the one before it."""
-    return _executing.get()
+    """Return the files of the modules whose code this thread runs, each imported by the one before it.
+
+    Of a thread that runs none they are those of all threads: the code of a module may have started it.
+    """
+    return _executing.get() or tuple(_in_any_thread)
 
 
 def file_of(module: ModuleType) -> Path | None:
@@ -85,9 +90,11 @@ def watch_loading(listeners: Sequence[Listener]) -> None:
             return run(loader, module)
         file = absolute(loader.path)
         token = _executing.set((*_executing.get(), file))
+        _in_any_thread.append(file)
         try:
             run(loader, module)
         finally:
+            _in_any_thread.remove(file)
             _executing.reset(token)
             if not is_installed(file):
                 files.installed.clear()
