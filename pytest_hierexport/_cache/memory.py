@@ -7,7 +7,8 @@
     def load(name): ...
     SCALE = torch.ones(3)              helper.SCALE = torch.zeros(3), not with SCALE.zero_()
 
-Objects are told apart by their addresses, and found as the garbage collector finds them: no code of the module runs.
+Objects are told apart by their addresses, numbers and texts by their values, too, for the address of one that is gone
+serves again. They are found as the garbage collector finds them: no code of the module runs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _MOST = 200_000
 _OPAQUE = (CodeType, FrameType, GeneratorType, ModuleType, PurePath, logging.Logger, type(os.environ))
 """Objects that belong to others, or that note things when they are asked what they are; the environment of a process
 changes with each test, and its variables are recorded when they are read."""
+_VALUES = frozenset({int, float, complex, str, bytes})
 _OF_PYTHON = frozenset({"__builtins__", "__cached__", "__loader__", "__spec__", "__warningregistry__"})
 _OF_CLASSES = frozenset({"__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__weakref__", "_abc_impl"})
 """The attributes of a class that Python makes when they are needed."""
@@ -49,6 +51,8 @@ def fingerprint(kept: Mapping[str, object]) -> int | None:
     while waiting:
         value = waiting.pop()
         found.append(id(value))
+        if type(value) in _VALUES:
+            found.append(hash(value))
         if id(value) not in seen:
             seen.add(id(value))
             waiting += _parts(value)
