@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from pytest_hierexport._cache import reads as reads_module
 from pytest_hierexport._cache.inputs import Inputs
 from pytest_hierexport._cache.reads import Reads
 from pytest_hierexport._files.unrecorded import unrecorded
+
+IN_MEMORY = Path("/dev/shm")  # noqa: S108
 
 
 @pytest.fixture
@@ -61,6 +64,18 @@ def test_temporary_files_do_not_count(reads: Reads) -> None:
         file.write_text("")
         file.read_text()
         assert file not in files(reads)
+
+
+@pytest.mark.skipif(not os.access(IN_MEMORY, os.W_OK), reason="no folder in memory")
+def test_files_in_memory_count_and_devices_do_not(reads: Reads) -> None:
+    with unrecorded(), tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+        file = Path(folder, "any.txt")
+        file.write_text("")
+    with suppress(OSError):
+        file.read_text()
+    Path(os.devnull).read_text()
+    assert file in files(reads)
+    assert Path(os.devnull) not in files(reads)
 
 
 def test_run_folders_and_their_locks_do_not_count(reads: Reads, tmp_path: Path) -> None:

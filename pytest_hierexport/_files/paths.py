@@ -35,6 +35,8 @@ CONFIGURATIONS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "p
 """The names of the files in which pytest looks for its configuration."""
 AROUND_TESTS = ("_pytest", "_cache")
 """The rooms whose code runs around the tests of models, and records what these read."""
+_IN_MEMORY = "/dev/shm/"  # noqa: S108  # nothing is written there
+"""The file system in memory that Linux has among its devices: what is there belongs to users."""
 _LIBRARY = f"{absolute(os.__file__).parent}{os.sep}"
 
 
@@ -88,12 +90,16 @@ def installed_folders() -> tuple[str, ...]:
 
 def is_installed(path: Path) -> bool:
     """Whether a path belongs to Python, an installed package or the system, whose versions identify it."""
-    return f"{path}{os.sep}".startswith(installed_folders())
+    return _is_below_installed(f"{path}{os.sep}")
 
 
 def is_project(file: str) -> bool:
     """Whether a file of code is one of the project, not generated."""
-    return os.path.isabs(file) and not file.startswith(installed_folders())  # noqa: PTH117  # called for each function
+    return os.path.isabs(file) and not _is_below_installed(file)  # noqa: PTH117  # called for each function
+
+
+def _is_below_installed(path: str) -> bool:
+    return path.startswith(installed_folders()) and not path.startswith(_IN_MEMORY)
 
 
 def of_standard_library(file: str) -> bool:
