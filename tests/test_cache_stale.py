@@ -325,3 +325,14 @@ def test_what_decides_about_nothing_leaves_a_verdict_as_it_is(project: Project) 
     write(project, {"README.md": "changed", "tests/data.json": "{}"})
     assert project.run(*arguments, "tests", "-v", "--hierexport-report=report.json").ret == 0
     assert project.builds == 1
+
+
+@pytest.mark.parametrize("folder", [".", "data"])
+def test_files_beside_results_in_the_cache_folder_count(project: Project, folder: str) -> None:
+    set_up(project, Stale("value = (HERE / 'data' / 'value.txt').read_text()", files={"data/value.txt": "1"}))
+    arguments = (MODELS[0], f"--hierexport-cache={folder}", *MODELS[2:])
+    for _ in range(2):
+        assert_kept(project.run(*arguments))
+    assert project.builds == 1
+    project.write("data/value.txt", "2")
+    project.run(*arguments).assert_outcomes(failed=1, deselected=11)

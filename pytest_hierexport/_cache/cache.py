@@ -31,6 +31,8 @@ from pytest_hierexport._files.paths import digest, text_digest
 from pytest_hierexport._files.unrecorded import unrecorded
 
 if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
     from pytest_hierexport._cache.remote import Remote
 
 SIZE = 5_000_000_000
@@ -193,10 +195,21 @@ class Cache:
     @contextmanager
     def alone(self, question: str, what: str) -> Iterator[None]:
         """Lock a question while it is answered; if another session holds the lock, say that it does `what` and wait."""
-        from filelock import FileLock, Timeout
+        from filelock import FileLock
 
         name = self._name(question)
         lock, holder = FileLock(self.folder / f"{name}.lock"), self.folder / f"{name}.holder"
+        self._lock(lock, holder, what)
+        try:
+            yield
+        finally:
+            remove(holder)
+            lock.release()
+
+    @unrecorded()
+    def _lock(self, lock: BaseFileLock, holder: Path, what: str) -> None:
+        from filelock import Timeout
+
         try:
             make_folder(self.folder)
             lock.acquire(timeout=0)
@@ -210,11 +223,6 @@ class Cache:
             pass  # The folder cannot be written: sessions share nothing then.
         with suppress(OSError):
             holder.write_text(f"process {os.getpid()} in {Path.cwd()}", encoding="utf-8")
-        try:
-            yield
-        finally:
-            remove(holder)
-            lock.release()
 
     def _name(self, question: str) -> str:
         if not self._start:

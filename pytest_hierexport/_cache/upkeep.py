@@ -22,6 +22,7 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.atomic import STAGED
 from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.ownership import is_bare
+from pytest_hierexport._files.unrecorded import unrecorded
 
 _KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
 _ABANDONED = 24 * 3600
@@ -33,6 +34,13 @@ _UNITS = ("", "K", "M", "G", "T")
 def is_cache(folder: Path) -> bool:
     """Whether a folder holds anything that a cache wrote, or nothing at all."""
     return is_bare(folder) or bool(entries(folder)) or any(_of_sessions(folder))
+
+
+@unrecorded()
+def is_cache_alone(folder: Path) -> bool:
+    """Whether a folder holds nothing but what a cache wrote: results may depend on anything else."""
+    ours = {path.name for path in (*entries(folder), *_of_sessions(folder))}
+    return ours.union([".gitignore"]).issuperset(names_in(folder))
 
 
 def described(folder: Path) -> Iterator[str]:

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_hierexport._cache.cache import SIZE, Cache
 from pytest_hierexport._cache.reads import Reads
+from pytest_hierexport._cache.upkeep import is_cache_alone
 from pytest_hierexport._files.atomic import write_new
 from pytest_hierexport._files.paths import PACKAGE, digest_of_all, is_installed, text_digest
 from pytest_hierexport._pytest.kept_files import CACHE
@@ -88,7 +89,7 @@ def cache_of(config: pytest.Config, settings: Settings, scratch: Path, outputs: 
         warn = partial(_warn, scratch, f"the cache {without_login(folder)} was not used, or not always")
         remote = Remote(folder, pushes=bool(chosen.cache_push), largest=bound, warn=warn)
         folder = config.rootpath / CACHE
-    reads.outside += [folder, *outputs]
+    reads.outside += [*([folder] if is_cache_alone(folder) else []), *outputs]
     if config.pluginmanager.has_plugin("cacheprovider"):
         reads.outside.append(config.rootpath / config.getini("cache_dir"))
     return Cache(
