@@ -124,3 +124,15 @@ class Failing(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         raise ValueError(f"gradients: {torch.is_grad_enabled()}")
+
+
+class InDefaultPrecision(nn.Module):
+    """Computes in the default dtype."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to(torch.get_default_dtype()).relu()
+
+
+def in_default_precision() -> object:
+    """Return the model with an input of single precision."""
+    return InDefaultPrecision().eval(), (torch.linspace(-1, 1, 3, dtype=torch.float32),)

@@ -192,6 +192,15 @@ def test_model_that_turns_gradients_on_has_a_plain_peer(tmp_path: Path) -> None:
     assert not breaks("MUST-005", exported(tmp_path, plain_models.with_gradients))
 
 
+def test_the_peer_has_the_default_dtype_of_this_process(tmp_path: Path) -> None:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert not breaks("MUST-005", exported(tmp_path, plain_models.in_default_precision))
+    finally:
+        torch.set_default_dtype(before)
+
+
 def test_a_failing_model_is_told_by_its_first_error() -> None:
     with pytest.raises(Exception, match="gradients: False"):
         peer.plain_export("dynamo", plain_models.Failing(), (torch.ones(2),))

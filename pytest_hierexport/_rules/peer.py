@@ -248,13 +248,14 @@ def _answer(without: Sequence[str], exporter: str, example: str, onnx: str) -> s
     Args:
         without: Modules that nothing may import, the example's own code included.
         exporter: The name of the plain exporter.
-        example: A file of `torch.save` that holds the model, its inputs, and the options by name.
+        example: A file of `torch.save` that holds the default dtype, the model, its inputs, and the options by name.
         onnx: The ONNX file to write.
     """
     # Python's own way to make an import fail.
     sys.modules.update(dict.fromkeys(without))  # type: ignore[arg-type]
     try:
-        model, args, kwargs, options = torch.load(example, weights_only=False)
+        dtype, model, args, kwargs, options = torch.load(example, weights_only=False)
+        torch.set_default_dtype(dtype)
         save(plain_export(exporter, model, args, kwargs, **options), Path(onnx))
     except (Exception, SystemExit) as error:  # noqa: BLE001  # an example runs code of any kind
         return f"{type(error).__name__}: {error}"

@@ -141,7 +141,7 @@ def export_there(process: ChildProcess, exporter: str, example: Example, options
     """
     sent = path.with_suffix(".pt")
     try:
-        torch.save((example.model, example.args, example.kwargs, options), sent)
+        torch.save((torch.get_default_dtype(), example.model, example.args, example.kwargs, options), sent)
     except Exception as error:  # noqa: BLE001  # what cannot be pickled says so in many ways
         raise_if_disk_full(error)
         return in_words(error)
