@@ -183,6 +183,24 @@ def test_login_is_sent_and_never_shown(tmp_path: Path, store: Store) -> None:
     assert without_login(f"{url}/any@path") == f"{store.url}/any@path"
 
 
+def test_login_is_not_sent_to_another_server(tmp_path: Path, store: Store) -> None:
+    assert Machine(tmp_path / "first", store.url, pushes=True).keep()
+    other = store.url.replace("127.0.0.1", "localhost")
+    store.answer = lambda handler, content: redirect(handler, content, other)
+    store.logins.clear()
+    assert Machine(tmp_path / "second", store.url.replace("//", "//me:secret@")).find() == CONTENT
+    assert store.logins == {"Basic bWU6c2VjcmV0", ""}
+
+
+def redirect(handler: BaseHTTPRequestHandler, content: bytes, other: str) -> None:
+    if other.endswith(handler.headers["Host"]):
+        respond(handler, content, len(content))
+    else:
+        handler.send_response(307)
+        handler.send_header("Location", f"{other}{handler.path}")
+        handler.end_headers()
+
+
 def test_a_url_that_nothing_serves_is_refused() -> None:
     for url in ("nothing://any", "s4://bucket"):
         with pytest.raises(UsageError, match="a folder or a URL for the cache"):

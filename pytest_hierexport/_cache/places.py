@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from pytest_hierexport._errors import UsageError
 
@@ -102,12 +102,22 @@ class _Server:
         headers = {**self._headers, **request.pop("headers", {})}
         asked = Request(f"{self._url}/{name}", headers=headers, **request)  # noqa: S310  # http(s) alone comes here
         try:
-            return urlopen(asked, timeout=_SILENCE)  # noqa: S310  # as above
+            return build_opener(_Redirection).open(asked, timeout=_SILENCE)
         except HTTPError as error:
             error.close()
             if error.code == 404:
                 raise FileNotFoundError(name) from None
             raise
+
+
+class _Redirection(HTTPRedirectHandler):
+    """Follows redirections; a login is for the server of the URL alone."""
+
+    def redirect_request(self, req: Request, *answer: Any) -> Request | None:
+        followed = super().redirect_request(req, *answer)
+        if followed is not None and followed.host != req.host:
+            followed.remove_header("Authorization")
+        return followed
 
 
 class _FileSystem:
