@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from inspect import getattr_static
 from itertools import product
 from string import ascii_lowercase
@@ -166,22 +167,26 @@ class _Plan:
             if registry == "_buffers":
                 vars(module)[_NOT_SAVED] = {rename(name) for name in vars(module)[_NOT_SAVED]}
                 if renamed.keys() != entries.keys():
-                    setattr(self._generated[cls], "__setattr__", _by_new_names(cls, self._names.attributes))  # noqa: B010
+                    for method in ("__setattr__", "register_buffer"):
+                        setattr(self._generated[cls], method, _by_new_names(cls, method, self._names.attributes))
         object.__setattr__(module, "__class__", self._generated.get(cls, cls))
 
 
-def _by_new_names(cls: type, new: Mapping[str, str]) -> Callable[[nn.Module, str, Any], None]:
-    """Return a class's `__setattr__` that assigns to buffers under their new names.
+def _by_new_names(cls: type, method: str, new: Mapping[str, str]) -> Callable[..., None]:
+    """Return a class's method that assigns to buffers, under their new names.
 
-    Of `self.count += 1` in the root's forward, `torch.export` looks up the assigned name among the root's buffers.
+    Of `self.count += 1` or `self.register_buffer("count", …)` in the root's forward, `torch.export` looks up the
+    assigned name among the root's buffers.
     """
-    own: Any = cls.__setattr__
+    own: Any = getattr(cls, method)
 
-    def set_attribute(module: nn.Module, name: str, value: Any) -> None:
+    # torch looks for a parameter `persistent` before it registers a buffer that is assigned.
+    @wraps(own)
+    def assign(module: nn.Module, name: str, *value: Any, **options: Any) -> None:
         renamed = new.get(name, name)
-        own(module, renamed if renamed in vars(module)["_buffers"] else name, value)
+        own(module, renamed if renamed in vars(module)["_buffers"] else name, *value, **options)
 
-    return set_attribute
+    return assign
 
 
 def _renamed_registries(module: nn.Module) -> tuple[str, ...]:
