@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 import sysconfig
 import tempfile
@@ -23,6 +24,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from traceback import walk_stack
 from types import ModuleType
+from typing import Any
+from urllib.parse import unquote
 
 import _pytest
 
@@ -155,6 +158,7 @@ class Reads:
         if event in _FILE_EVENTS:
             if event != "open" or not _only_writes(args):
                 self._add_file(_path(args[_FILE_EVENTS[event]]))
+                self._add_file(_path_of_address(args[_FILE_EVENTS[event]]))
         elif event in _LISTING_EVENTS:
             self._add_folder(_path(args[0] or "."))
         elif event in _TEMPORARY_EVENTS:
@@ -214,6 +218,12 @@ def _path(value: object) -> Path | None:
     if not isinstance(value, (str, bytes, os.PathLike)) or not value:
         return None
     return absolute(os.fsdecode(value))
+
+
+def _path_of_address(value: Any) -> Path | None:
+    """Return the path in an address such as `file:any.db?mode=ro`, by which SQLite may open a database."""
+    is_address = isinstance(value, str) and value.startswith("file:")
+    return _path(unquote(re.split("[?#]", value.removeprefix("file:"))[0])) if is_address else None
 
 
 def _only_writes(args: Sequence[object]) -> bool:
