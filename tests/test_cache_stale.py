@@ -277,6 +277,13 @@ def test_pythonpath_of_the_environment_counts(project: Project, monkeypatch: pyt
         assert project.process(*MODELS).parseoutcomes() == {outcome: 1, "deselected": 11}
 
 
+def test_warnings_that_python_turns_into_errors_count(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_up(project, Stale("import sys; value = len(sys.warnoptions) + 1"))
+    for options, outcome in (("", "passed"), ("error::UserWarning", "failed")):
+        monkeypatch.setenv("PYTHONWARNINGS", options)
+        assert project.process(*MODELS).parseoutcomes() == {outcome: 1, "deselected": 11}
+
+
 def test_a_module_loaded_from_bytecode_alone_counts(project: Project) -> None:
     case = CASES["a module loaded from a file"]
     set_up(project, case)

@@ -111,6 +111,7 @@ def session_facts(config: pytest.Config) -> dict[str, object]:
     """
     return {
         "python": [sys.version, list(sys.flags), sorted(map(repr, sys._xoptions.items())), platform.machine()],
+        "warnings": sys.warnoptions,
         "path": [os.getcwd(), *sys.path],  # noqa: PTH109  # as Python itself reads the empty entry
         "distributions": _distributions(),
         "package": digest_of_all(PACKAGE, (file for file in PACKAGE.rglob("*") if file.suffix in {".py", ".json"})),
