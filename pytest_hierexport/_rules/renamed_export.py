@@ -30,7 +30,7 @@ _Pairs: TypeAlias = "Sequence[tuple[tuple[str, Any], tuple[str, Any]]]"
 """Nodes, initializers or values of both exports, each with its key."""
 _OfKeys: TypeAlias = "Mapping[str, Origins]"
 _END = ("the end of the graph", None)
-_DO = "find what decides by a name: the exporter, an option of its own, or code of the model that finds parts by name"
+_DO = "find what decides by a name: the exporter, its own option, or code of the model that asks for names or types"
 _RENAMED = "after all classes, modules and parameters were renamed"
 
 
