@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_hierexport._cases import Case, select
-from pytest_hierexport._cases.case import KnownFailure, Step
-from pytest_hierexport._cases.exporters import check_exporter
-from pytest_hierexport._cases.in_code import check_stated
-from pytest_hierexport._cases.steps import check_step, with_deployed
+from pytest_hierexport._cases.case import Step
+from pytest_hierexport._cases.in_code import check_case
+from pytest_hierexport._cases.steps import with_deployed
 from pytest_hierexport._errors import UsageError, proposals
-from pytest_hierexport._export.choices import check_opset
 from pytest_hierexport._files.paths import relative
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.ids import snapshot_file
@@ -216,7 +214,7 @@ def _own_cases(config: pytest.Config) -> dict[str, Case]:
     """
     hook, cases = config.hook.pytest_hierexport_models, {}
     for case in (case for returned in hook(config=config) for case in _checked(returned, Case, _MODELS)):
-        _check_parts(case, config.rootpath)
+        check_case(case, config.rootpath)
         if not case.name:
             raise UsageError(
                 "a name for each case of pytest_hierexport_models",
@@ -233,30 +231,6 @@ def _own_cases(config: pytest.Config) -> dict[str, Case]:
     return cases
 
 
-def _check_parts(case: Case, root: Path) -> None:
-    """Check a case that is defined in code, its steps and its known failures.
-
-    Raises:
-        UsageError: One is of another type, or holds what a manifest could not state.
-    """
-    _check_part(case.name, "after", case.after, Step, '(Step("onnxruntime:extended"),)')
-    example = '(KnownFailure("MUST-006", datetime.date(2027, 1, 31), "the reason"),)'
-    for known in (case.known_failures, *(step.known_failures for step in case.after)):
-        _check_part(case.name, "known_failures", known, KnownFailure, example)
-    of_steps = [known for step in case.after for known in step.known_failures]
-    check_fields(f"the case {case.name}", case)
-    for item in (*case.after, *case.known_failures, *of_steps):
-        check_fields(f"a {type(item).__name__} of the case {case.name}", item)
-    check_stated(case)
-    try:
-        check_exporter(case.exporter, root)
-        check_opset(case.opset)
-        for step in case.after:
-            check_step(step.name, root)
-    except UsageError as error:
-        raise UsageError(f"{error.expected}, for the case {case.name}", found=error.found, do=error.do) from None
-
-
 def _check_rule(rule: Rule) -> None:
     """Check a rule of the project's own.
 
@@ -266,12 +240,6 @@ def _check_rule(rule: Rule) -> None:
     check_fields(f"the rule {rule.id}", rule)
     if rule.id in ("", SNAPSHOT):
         raise UsageError("an id of its own for each rule", found=repr(rule.id), do=f"name it: {_RULES[1]}")
-
-
-def _check_part(case: str, name: str, given: object, kind: type, example: str) -> None:
-    if not isinstance(given, (list, tuple)) or not all(isinstance(item, kind) for item in given):
-        expected = f"{name} of the case {case} to be a tuple of {kind.__name__}"
-        raise UsageError(expected, found=repr(given), do=f"give {example}")
 
 
 _Item = TypeVar("_Item")
