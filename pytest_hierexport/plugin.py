@@ -26,7 +26,7 @@ class Hooks:
     @staticmethod
     @pytest.hookspec
     def pytest_hierexport_rules(config: pytest.Config) -> list[Rule]:
-        """Return rules of the project's own; they run on every selected model, after the built-in ones.
+        """Return rules of the project's own; they run on every selected model, after the built-in ones of its group.
 
         A rule's `check` takes an :class:`~pytest_hierexport.ExportedCase` and returns its violations. Import what it
         needs inside it: the hook is called while tests are collected.
