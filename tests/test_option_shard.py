@@ -174,6 +174,15 @@ def test_shard_without_models_passes_and_reports(three: Project) -> None:
     assert json.loads((three.path / "r4.json").read_text())["models"] == []
 
 
+def test_shard_without_models_passes_where_the_manifest_is_named(three: Project) -> None:
+    three.write("models.toml", "".join(f'[models.{name}]\nmodel = "my_model.py::{name}"\n' for name in ("one", "two")))
+    options = "--hierexport-models=models.toml", "--hierexport-report=r3.json", RULE
+    assert three.run("models.toml", *options, "--hierexport-shard=3/3").ret == 0
+    assert json.loads((three.path / "r3.json").read_text())["models"] == []
+    assert three.run("models.toml", *options, "--hierexport-shard=2/3").ret == 0
+    assert [model["name"] for model in json.loads((three.path / "r3.json").read_text())["models"]] == ["two"]
+
+
 def test_snapshot_of_another_shard_is_no_former_one(three: Project) -> None:
     assert three.run(MODELS, "--snapshot-update", "-k", "snapshot").ret == 0
     (three.path / "__hierexport__" / "one.txt").unlink()

@@ -130,7 +130,7 @@ def arguments(plan: Plan) -> list[str]:
         given, split = [os.curdir], [(os.curdir, here, "")]
     walked = {path for _, path, rest in split if not rest and path.is_dir()}
     reached = {each for each in plan.anchors if each not in by_relay and not walked.isdisjoint(each.parents)}
-    added = (each for each in plan.anchors if each not in named and each not in reached)
+    added = (each for each, cases in plan.anchors.items() if cases and each not in named and each not in reached)
     # Relative, for the name of a folder above may hold `[`, too; pathlib would drop the leading dot.
     return [*given, *dict.fromkeys(str(plan.relay) if each in by_relay else f"./{plan.shown(each)}" for each in added)]
 

@@ -56,7 +56,7 @@ class ModelsPlugin:
             node.anchors = self.relayed
             return node
         cases = self.plan.anchors.get(path)
-        return collection.cases_file(parent, path, cases) if cases and path not in self.relayed else None
+        return None if cases is None or path in self.relayed else collection.cases_file(parent, path, cases)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:

@@ -80,7 +80,7 @@ def former(plan: Plan, case: Case, file: Path, text: str) -> tuple[Path, bool] |
     """
     from pytest_hierexport._snapshot import is_hierarchy
 
-    names = {f"{file_name(name)}.txt" for name in plan.selected}
+    names = {f"{file_name(case.name)}.txt" for case in plan.selected}
     folder = next(each for each in _folders(plan, whole=True) if each.path == file.parent)
     names |= folder.of_others(file.name)
     others = (each for each in sorted(file.parent.glob("*.txt")) if each.name not in names and is_hierarchy(each))

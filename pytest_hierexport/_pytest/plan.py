@@ -72,7 +72,7 @@ def planned(config: pytest.Config, settings: Settings, relay: Path) -> Plan:
     with unrecorded():
         # What a manifest states is in its cases; the source of a factory counts when it is imported.
         cases = selected_cases(settings, own)
-    plan = Plan(config, settings, cases, tuple(case.name for case in cases), relay, frozenset(own))
+    plan = Plan(config, settings, cases, cases, relay, frozenset(own))
     shard = settings.chosen.shard
     return plan if shard is None else replace(plan, cases=in_shard(cases, shard, plan.durations()))
 
@@ -85,8 +85,8 @@ class Plan:
     settings: Settings
     cases: tuple[Case, ...]
     """Those of this shard, where there are several."""
-    selected: tuple[str, ...]
-    """The names of all cases, those of other shards included."""
+    selected: tuple[Case, ...]
+    """All cases, those of other shards included."""
     relay: Path
     """A file outside the project: pytest's argument for the anchors that it would not collect by their own path."""
     in_code: frozenset[str]
@@ -94,11 +94,13 @@ class Plan:
 
     @cached_property
     def anchors(self) -> dict[Path, tuple[Case, ...]]:
-        """The cases by their anchor, the path that their items' ids begin with, in the order of the selectors."""
-        anchors: dict[Path, tuple[Case, ...]] = {}
+        """The cases by their anchor, the path that their items' ids begin with, in the order of the selectors.
+
+        All cases of an anchor may be in other shards.
+        """
+        anchors: dict[Path, tuple[Case, ...]] = {self.anchor(case): () for case in self.selected}
         for case in self.cases:
-            anchor = self.anchor(case)
-            anchors[anchor] = (*anchors.get(anchor, ()), case)
+            anchors[self.anchor(case)] += (case,)
         return anchors
 
     def durations(self) -> dict[str, float]:

@@ -162,7 +162,7 @@ class Summary:
             versions=installed_versions(_DISTRIBUTIONS),
             started=self.started,
             ended=time.time(),
-            part=None if shard is None else Part(shard.index, shard.count, plan.selected),
+            part=None if shard is None else Part(shard.index, shard.count, tuple(case.name for case in plan.selected)),
             interrupted=self.interrupted,
         )
 
