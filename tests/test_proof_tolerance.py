@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
-from pytest_hierexport._proof.tolerance import distances, tolerance_of
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._files.schemas import load_schema
+from pytest_hierexport._proof.tolerance import check_tolerances, distances, tolerance_of
 
 INF, NAN = np.inf, np.nan
 
@@ -45,3 +49,15 @@ def test_numbers_are_infinitely_far_from_nearly_underflowing_ones() -> None:
     tiny = np.full(3, 1e-40, np.float32)
     assert np.isinf(distances(tiny, np.ones(3, np.float32))).all()
     assert not distances(tiny, tiny).any()
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "bfloat16", "float8_e4m3fn", "flot32", "float", "float3", "int64", "float32x"]
+)
+def test_proofs_and_manifests_know_the_same_dtypes(dtype: str) -> None:
+    names = load_schema("manifest")["$defs"]["tolerances"]["propertyNames"]
+    if re.search(names["pattern"], dtype):
+        check_tolerances({dtype: 0.1})
+    else:
+        with pytest.raises(UsageError, match=dtype):
+            check_tolerances({dtype: 0.1})

@@ -136,8 +136,7 @@ def _check_names(graph: ir.Graph, options: ExportOptions) -> None:
         UsageError: One is: the graph would not be valid, or compute something else.
     """
     names = [value.name for value in {*graph.inputs, *graph.outputs, *graph.initializers.values()}]
-    asked = (*(options.input_names or ()), *(options.output_names or ()))
-    refuse_names(name for name in asked if names.count(name) > 1)
+    refuse_names(name for name in options.value_names if names.count(name) > 1)
 
 
 def _served(capture: Capture, name: str, failures: Mapping[str, CannotCaptureError]) -> Served:

@@ -36,6 +36,11 @@ class ExportOptions:
     strict: bool = False
     node_names: NameStyle | None = None
 
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """The names that inputs and outputs of the graph shall have."""
+        return (*(self.input_names or ()), *(self.output_names or ()))
+
 
 def is_own(exporter: str) -> bool:
     """Whether an exporter is a function of the user's project, `package.module:function`."""
@@ -62,13 +67,12 @@ def check_opset(opset: int | None) -> int | None:
     )
 
 
-def check_value_names(inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> None:
+def check_value_names(names: Sequence[str]) -> None:
     """Check that each name for an input or output of a graph stands for one value.
 
     Raises:
         UsageError: A name is empty or given twice: the graph would not be valid, or torch would change the name.
     """
-    names = [*(inputs or ()), *(outputs or ())]
     refuse_names(name for name in names if not name or names.count(name) > 1)
 
 

@@ -131,7 +131,7 @@ def export_with(
     _check_model(model)
     storage.check_tags(options.tags)
     check_opset(options.opset)
-    check_value_names(options.input_names, options.output_names)
+    check_value_names(options.value_names)
     if options.node_names is not None:
         check_name_style(options.node_names)
     kept = kept_classes(options.keep)

@@ -89,7 +89,9 @@ def cache_of(config: pytest.Config, settings: Settings, scratch: Path, outputs: 
         warn = partial(_warn, scratch, f"the cache {without_login(folder)} was not used, or not always")
         remote = Remote(folder, pushes=bool(chosen.cache_push), largest=bound, warn=warn)
         folder = config.rootpath / CACHE
-    reads.outside += [*([folder] if is_cache_alone(folder) else []), *outputs]
+    reads.outside += outputs
+    if is_cache_alone(folder):
+        reads.outside.append(folder)
     if config.pluginmanager.has_plugin("cacheprovider"):
         reads.outside.append(config.rootpath / config.getini("cache_dir"))
     return Cache(

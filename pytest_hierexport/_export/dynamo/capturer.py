@@ -84,7 +84,7 @@ class Recording:
     def __init__(self, request: Request) -> None:
         """Take the request that will be exported."""
         self._model = request.model
-        self._names = frozenset((*(request.options.input_names or ()), *(request.options.output_names or ())))
+        self._names = frozenset(request.options.value_names)
         self._stack_calls = StackCalls()
         self._scopes = Scopes(self._stack_calls)
         self._graph: ir.Model | None = None
