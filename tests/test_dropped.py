@@ -132,7 +132,32 @@ def test_unused_constant_is_owned_by_its_recomputation() -> None:
     assert owned(proven(model), "dead") == ["Mul"]
 
 
-def test_what_hands_a_value_on_for_nothing_owns_nothing() -> None:
+class Attend(nn.Module):
+    """Each row attends to itself and to those before it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        later = torch.ones(3, 3, dtype=torch.bool).triu(1)
+        out: torch.Tensor = (x @ x.transpose(-1, -2)).masked_fill(later, -torch.inf).softmax(-1) @ x
+        return out
+
+
+def test_unused_attention_behind_layers_is_owned_by_its_recomputation() -> None:
+    """Behind layers with too large weights, the second attention returns its input, and so does each further one."""
+    attend = Attend()
+
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        second = m.attend(m.attend(m.layers(x)))
+        m.dead(second)
+        out: torch.Tensor = m.attend(second)
+        return out
+
+    exported = proven(
+        Model(forward, layers=nn.Sequential(LINEAR, LINEAR, LINEAR), attend=attend, dead=nn.Sequential(attend))
+    )
+    assert owned(exported, "dead")[-3:] == ["Where", "Softmax", "MatMul"]
+
+
+def test_unused_pass_through_owns_nothing() -> None:
     model = Model(lambda m, x: (h := m.live(x), m.dead(h), torch.exp(h))[2], live=nn.Linear(8, 8), dead=TurnedBack())
     assert owned(proven(model), "dead") == []
 

@@ -7,16 +7,18 @@
 An operator that fails on random numbers gets random numbers as its value too (a stand-in). They depend on the operator
 and its inputs alone, so equal nodes get equal stand-ins.
 
-The nodes run on two draws of random numbers, and the content is the pair. On the first `x.clamp(-100, 100)` equals `x`,
-and the tables of positions of beit's two layers are equal. The second has large floats and a few more integers. It has
-no stand-ins: a node that fails on it, has NaN there, or a size that depends on elements is known by the first draw
-alone. Operations that differ on none of these numbers still count as equal: a clamp to 10,000, `i % 5` and `i`.
+The nodes run on two draws of random numbers, and the content is the pair. The first has floats of the size that weights
+usually have. On it `x.clamp(-100, 100)` equals `x`, and the tables of positions of beit's two layers are equal. The
+second has large floats and a few more integers. It has no stand-ins: a node that fails on it, has NaN there, or a size
+that depends on elements is known by the first draw alone. Operations that differ on none of these numbers still count
+as equal: a clamp to 10,000, `i % 5` and `i`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -35,12 +37,18 @@ class _Draw:
 
     scale: float
     """The standard deviation of floats."""
+    keeps_size: bool
+    """Whether floats are divided by the root of a row's length, as weights are initialized.
+
+    Behind layers whose values grow, an attention returns its input: the results of two attentions would be equal.
+    """
     integers: int
     """How many integers there are, from 0."""
     has_stand_ins: bool
 
 
-_FIRST, _SECOND = _Draw(1, 2, has_stand_ins=True), _Draw(1000, 5, has_stand_ins=False)
+_FIRST = _Draw(scale=1, keeps_size=True, integers=2, has_stand_ins=True)
+_SECOND = _Draw(scale=1000, keeps_size=False, integers=5, has_stand_ins=False)
 
 
 def tensors_of(value: Any) -> tuple[torch.Tensor, ...]:
@@ -227,7 +235,8 @@ def _random(like: Any, random: torch.Generator, draw: _Draw) -> Any:
         return size_of(like)
     shape = [size_of(size) for size in like.shape]
     if like.is_floating_point():
-        return (torch.randn(shape, generator=random) * draw.scale).to(like.dtype)
+        row = math.prod(shape[1:]) if draw.keeps_size else 1
+        return (torch.randn(shape, generator=random) * draw.scale / math.sqrt(max(row, 1))).to(like.dtype)
     return torch.randint(0, draw.integers, shape, generator=random).to(like.dtype)
 
 
