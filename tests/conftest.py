@@ -18,12 +18,14 @@ from projects import MODEL, Project, forget_modules
 
 # Imported before a run is forked off, so that it starts with them: each costs seconds.
 _HEAVY = (
+    "jsonschema",
     "torch",
     "onnx",
     "onnx_ir",
     "onnxruntime",
     "onnxscript",
     "transformers",
+    "pytest_hierexport._cases.zoo",
     "pytest_hierexport._export",
     "pytest_hierexport._proof",
     "pytest_hierexport._pytest.session",

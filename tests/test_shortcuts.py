@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 import onnx_ir as ir
@@ -11,7 +12,10 @@ import torch
 from onnxscript._framework_apis.torch_2_8 import get_torchlib_ops
 from onnxscript._internal.values import Op, TracedOnnxFunction
 from onnxscript.rewriter._rewrite_rule import RewriteRule
+from torch._dispatch.python import enable_python_dispatcher
 from torch._export import utils as export_utils
+from torch._ops import OperatorBase
+from torch._subclasses import FakeTensor
 from torch.onnx._internal.exporter import _schemas as torch_schemas
 from torch.utils import _traceback
 
@@ -130,6 +134,33 @@ def test_operators_are_made_again_when_there_is_a_new_one(monkeypatch: pytest.Mo
         library.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
         export_utils._materialize_cpp_cia_ops()
         assert len(calls) == 2
+
+
+@pytest.fixture
+def operator() -> Iterator[Any]:
+    """Return a new operator, without kernels."""
+    with torch.library._scoped_library("hierexport_test", "DEF") as library:
+        library.define("half(Tensor x) -> Tensor")
+        yield torch.ops.hierexport_test.half.default
+
+
+def test_a_kernel_is_registered_as_by_torch(operator: Any) -> None:
+    any_device, cpu, x = torch._C.DispatchKey.CompositeExplicitAutograd, torch._C.DispatchKey.CPU, torch.ones(1)
+    with shortcuts(), enable_python_dispatcher():
+        operator.py_impl(any_device)(torch.neg)
+        assert operator(x) == -1  # from here on, torch keeps the kernel that it found
+        assert operator.py_impl(cpu)(torch.zeros_like) is torch.zeros_like
+        assert operator(x) == 0
+        with pytest.raises(RuntimeError, match="Trying to override"):
+            operator.py_impl(cpu)(torch.neg)
+
+
+def test_what_is_no_kernel_of_a_key_is_left_to_torch(operator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = calls_of(monkeypatch, OperatorBase, "py_impl")
+    with shortcuts():
+        for key in (torch._C.DispatchKey.Python, FakeTensor, "CPU"):
+            operator.py_impl(key)
+    assert [key for _, key in calls] == [torch._C.DispatchKey.Python, FakeTensor, "CPU"]
 
 
 class Counting(torch.nn.Module):
