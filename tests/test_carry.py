@@ -444,6 +444,17 @@ def test_identity_in_place_of_an_inverse_pair_keeps_its_owner() -> None:
     assert carried(before, after, u="a", y="a")["y"] == [("a", "fused")]
 
 
+def test_node_that_became_equal_to_others_keeps_its_calls() -> None:
+    head = "g (float[2, 2] x) => (float[2, 2] m, float[2, 2] n, float[2, 2] y, float[2, 2] z) {"
+    turned = "t = Transpose(x) u = Transpose(t) m = Tanh(u)"
+    before = f"""{head} {turned} h = Tanh(x) k = Tanh(x) w = Transpose(t) v = Tanh(w)
+        n = Exp(h) y = Sin(k) z = Cos(v) }}"""
+    after = f"{head} {turned} h = Tanh(x) w = Identity(x) v = Tanh(w) n = Exp(h) y = Sin(h) z = Cos(v) }}"
+    found = carried(before, after, h="a", k="b", v="c", m="d")
+    assert found["h"] == [("a", "traced"), ("b", "merged")]
+    assert found["v"] == [("c", "fused")]
+
+
 def test_dropped_repetition_of_an_operation_owns_nothing() -> None:
     before = """g (float[2] x) => (float[2] y) <float[2] w, float[2] u, float[2] v> {
         w = Neg(x) u = Relu(w) v = Relu(u) y = Exp(v) }"""

@@ -155,7 +155,7 @@ def test_a_kernel_is_registered_as_by_torch(operator: Any) -> None:
             operator.py_impl(cpu)(torch.neg)
 
 
-def test_what_is_no_kernel_of_a_key_is_left_to_torch(operator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_kinds_of_kernels_are_left_to_torch(operator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = calls_of(monkeypatch, OperatorBase, "py_impl")
     with shortcuts():
         for key in (torch._C.DispatchKey.Python, FakeTensor, "CPU"):
