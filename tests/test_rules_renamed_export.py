@@ -143,11 +143,17 @@ class FindsItselfByWhatItPrints(Plain):
         return super().forward(x) * REGISTRY.get(str(type(self)), 3.0) * REGISTRY.get(str(type(self)), 5.0)
 
 
-class Final(Plain):
-    """A class that forbids subclasses."""
+class Alone(type):
+    """Makes classes that forbid subclasses."""
 
-    def __init_subclass__(cls) -> None:
-        raise TypeError("this class is final")
+    def __new__(cls, name: str, bases: tuple[type, ...], held: dict[str, Any]) -> Any:
+        if any(isinstance(base, Alone) for base in bases):
+            raise TypeError("this class is final")
+        return super().__new__(cls, name, bases, held)
+
+
+class Final(Plain, metaclass=Alone):
+    pass
 
 
 ROW = torch.ones(1, 2)

@@ -268,14 +268,42 @@ def test_printed_class_is_renamed_unless_it_shall_stay() -> None:
 
 
 def test_class_without_subclasses_is_an_error_and_stays() -> None:
-    class Final(nn.Module):
-        def __init_subclass__(cls, **kwargs: Any) -> None:
-            raise TypeError("this class is final")
+    class Alone(type):
+        def __new__(cls, name: str, bases: tuple[type, ...], held: dict[str, Any]) -> Any:
+            if any(isinstance(base, Alone) for base in bases):
+                raise TypeError("this class is final")
+            return super().__new__(cls, name, bases, held)
+
+    class Final(nn.Module, metaclass=Alone):
+        pass
 
     model = nn.Sequential(Final())
     with pytest.raises(CannotRenameError, match="Final: TypeError: this class is final"), renamed(model):
         pass
     assert type(model[0]) is Final
+
+
+def test_classes_hear_nothing_of_their_generated_subclasses() -> None:
+    registry: list[type] = []
+
+    class Base(nn.Module):
+        def __init_subclass__(cls, *, kind: str) -> None:
+            registry.append(cls)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    class Layer(Base, kind="slots"):
+        __slots__ = ("size",)
+
+    class Number(Base, float, kind="number"):
+        pass
+
+    model = nn.Sequential(Layer(), Number())
+    with renamed(model):
+        assert [type(each).__bases__ for each in model] == [(Layer,), (Number,)]
+        assert model(torch.ones(1)) == 1
+    assert registry == [Layer, Number]
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "llama", "vit", "clip"])

@@ -211,19 +211,31 @@ def _finds_by_registry(module: nn.Module) -> bool:
         vars(module)["_modules"] = held
 
 
+class _Silent:
+    """The first base of a class while it is made, so that no other base hears of it.
+
+    `__init_subclass__` may ask for an argument, wrap `forward` once more, or keep each class in a registry.
+    """
+
+    def __init_subclass__(cls, **_: object) -> None:
+        pass
+
+
 def _subclass(cls: type, new: str, *, printed: bool) -> type:
     """Return a subclass with a new name, which tags show."""
     scope = scope_of(cls.__qualname__, cls.__name__)
     names = {"__module__": cls.__module__, "__qualname__": f"{scope}{new}", "__dir__": _without_old_names(cls)}
     metaclass = type(cls) if printed else type(type(cls).__name__, (type(cls),), {"__repr__": lambda _: repr(cls)})
     try:
-        return new_class(new, (cls,), {"metaclass": metaclass}, lambda held: held.update(names))
+        made = new_class(new, (_Silent, cls), {"metaclass": metaclass}, lambda held: held.update(names))
+        made.__bases__ = (cls,)
     except Exception as error:  # a class may forbid subclasses in any way it likes
         raise CannotRenameError(
             "every class of the model to have subclasses, for it is renamed through one",
             found=f"{encode(cls.__module__)}.{cls.__qualname__}: {type(error).__name__}: {error}",
-            do="let that class be extended without arguments, or leave it out of the case",
+            do="let that class be extended, or leave it out of the case",
         ) from error
+    return made
 
 
 def _without_old_names(cls: Any) -> Callable[[nn.Module], list[str]]:
