@@ -785,6 +785,14 @@ class TestRewriting:
         for source in SOURCES:
             assert storage.read(tmp_path / "model.onnx", source) == attribution
 
+    def test_initializers_that_a_tool_removed_are_left_out(self, tmp_path: Path) -> None:
+        path = tmp_path / "model.onnx"
+        attribution = saved(path)
+        sidecar.sidecar_path(path).unlink()
+        change(path, lambda proto: setattr(dict(inventory_proto(proto).initializers)["w"], "name", "w_quantized"))
+        written = storage.rewrite(path, lambda found: found)
+        assert written.initializers.keys() == attribution.initializers.keys() - {"w"}
+
     def test_a_file_without_a_sidecar_gets_none(self, tmp_path: Path) -> None:
         saved(tmp_path / "model.onnx")
         sidecar.sidecar_path(tmp_path / "model.onnx").unlink()

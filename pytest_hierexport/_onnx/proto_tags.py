@@ -100,7 +100,9 @@ class TaggedProto:
                 tensors = _origins(self.parts.initializers, reader.metadata)
             else:
                 nodes = _origins(self.parts.nodes, lambda node: reader.doc_string(node.doc_string))
-                tensors = reader.initializers(model)
+                # A tool that removes or renames initializers leaves the list of the model's entry as it was.
+                kept = {key for key, _ in self.parts.initializers}
+                tensors = {key: origins for key, origins in reader.initializers(model).items() if key in kept}
         return Attribution(reader.hierarchy, nodes, tensors) if any(nodes.values()) or not nodes else None
 
     @_uncollected()
