@@ -107,6 +107,15 @@ def test_new_model_or_check_that_fails_is_worse(
     assert compared(tmp_path, replace(BEFORE, rules=rules, models=(checked, BEFORE.models[1]))) == code
 
 
+def test_known_failure_is_told_and_does_not_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = replace(MODEL, checks=dict.fromkeys(MODEL.checks, Check(Status.KNOWN)))
+    after = replace(BEFORE, models=(known, BEFORE.models[1]))
+    assert compared(tmp_path, after) == 0
+    assert capsys.readouterr().out.startswith("net\n  known to fail now: MUST-002, MUST-007\nchecks took")
+    assert compared(tmp_path, after, "--json", "--strict") == 1
+    jsonschema.validate(json.loads(capsys.readouterr().out), strict_schema("compare"))
+
+
 def test_deselected_model_is_not_gone_but_unchecked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     after = replace(BEFORE, models=(MODEL,), deselected=("other",))
     assert compared(tmp_path, after) == 1

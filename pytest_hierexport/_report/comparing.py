@@ -20,6 +20,8 @@ class ModelChange:
     """The checks that fail now and did not before, all of a model that the first report does not have."""
     fixed: tuple[str, ...] = ()
     """The checks that failed before and hold now."""
+    known: tuple[str, ...] = ()
+    """The checks that are known failures now and were none before."""
     not_checked: tuple[str, ...] = ()
     """The checks that held before and were not made now."""
     exporters: tuple[str, str] | None = None
@@ -89,13 +91,18 @@ def _failed(model: Model) -> tuple[str, ...]:
     return tuple(check for check in model.checks if model.status(check) is Status.FAILED)
 
 
+def _known(model: Model) -> tuple[str, ...]:
+    return tuple(check for check in model.checks if model.status(check) is Status.KNOWN)
+
+
 def _change(old: Model, new: Model) -> ModelChange:
     held, failed = _held(old), _failed(old)
     exporters, nodes = (old.exporter, new.exporter), (old.nodes, new.nodes)
     return ModelChange(
         new.name,
         failing=tuple(check for check in _failed(new) if check not in failed),
-        fixed=tuple(check for check in failed if new.status(check) in _GOOD),
+        fixed=tuple(check for check in failed if new.status(check) is Status.PASSED),
+        known=tuple(check for check in _known(new) if check not in _known(old)),
         not_checked=tuple(check for check in held if new.status(check) in {Status.NOT_RUN, Status.SKIPPED}),
         exporters=exporters if exporters[0] != exporters[1] else None,
         nodes=nodes if nodes[0] != nodes[1] else None,

@@ -62,6 +62,7 @@ def _of_model(change: ModelChange) -> Iterator[str]:
         ("newly fails", change.failing),
         ("no longer checked", change.not_checked),
         ("holds now", change.fixed),
+        ("known to fail now", change.known),
     ):
         if checks:
             yield f"  {what}: {', '.join(checks)}"
