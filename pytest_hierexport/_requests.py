@@ -192,10 +192,10 @@ def _found(value: object, annotation: str) -> str:
 
 
 def _names(annotation: str) -> Iterator[str]:
-    """Yield the names of all types in an annotation."""
+    """Yield the names of all types in an annotation, without those that a function takes and returns."""
     for name, inner in map(_opened, _parts(annotation)):
         yield name
-        for each in filter(None, inner):
+        for each in inner if name in _HOLDERS else ():
             yield from _names(each)
 
 

@@ -34,7 +34,8 @@ class Given:
         self.text: Any = "x"
         self.example = Example(self.net, (torch.ones(1, 4),))
         self.export: Any = export(self.net, self.example.args, path=self.path)
-        self.model, self.origins = self.export.model, self.export.attribution
+        self.model = self.export.model
+        self.origins: Any = self.export.attribution
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +107,7 @@ CALLS: dict[str, tuple[Callable[[Given], object], str]] = {
     "attach an export": (lambda g: public.attach(g.model, g.export), "of an export, its `attribution`"),
     "read an export": (lambda g: public.read(g.export), "of an export, pass its `path`"),
     "rewrite to nothing": (lambda g: public.rewrite(g.path, g.nothing), "what the function returns to be an Attrib"),
+    "rewrite to an attribution": (lambda g: public.rewrite(g.path, g.origins), "to do: pass another change"),
     "prove a network": (lambda g: public.prove(g.net, g.model, g.origins), "pass Example(model, args)"),
     "prove a number": (lambda g: public.prove(Example(g.number, ()), g.model, g.origins), "pass Example(model, args)"),
     "prove with a number": (
