@@ -748,6 +748,11 @@ class TestSaving:
             saved(tmp_path / "model.onnx")
         assert [path.name for path in tmp_path.iterdir()] == [name]
 
+    @pytest.mark.parametrize("path", ["", ".", "/"])
+    def test_path_without_a_name_is_an_export_error(self, path: str) -> None:
+        with pytest.raises(ExportError, match="a folder is in the way"):
+            saved(Path(path))
+
     def test_a_tensor_that_gives_no_data_is_an_export_error(self, tmp_path: Path) -> None:
         def nothing() -> NoReturn:
             raise RuntimeError("this tensor has no storage")

@@ -141,9 +141,11 @@ def staged(path: Path) -> Iterator[Staged]:
     """As :func:`staging`, for the files at and beside `path`, with an error for the user.
 
     Raises:
-        ExportError: The folder of `path` does not exist or cannot be written, or a file could not be.
+        ExportError: The folder of `path` does not exist or cannot be written, a file could not be, or it is a folder.
     """
     try:
+        if not path.name:
+            raise IsADirectoryError(errno.EISDIR, "a folder is in the way", str(path))
         with staging(path.parent) as stage:
             yield stage
     except OSError as error:
