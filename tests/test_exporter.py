@@ -723,9 +723,12 @@ class TestModel:
             export(what, (X,))
         assert type(what).__name__ in caught.value.found
 
-    def test_nothing_is_written_when_the_folder_is_not_there(self, tmp_path: Any) -> None:
-        with pytest.raises(ExportError):
-            export(Gate().eval(), (X,), path=tmp_path / "missing" / "model.onnx")
+    def test_model_does_not_run_when_the_folder_is_missing(self, tmp_path: Any) -> None:
+        model, runs = Gate().eval(), list[object]()
+        model.register_forward_pre_hook(lambda *_: runs.append(None))
+        with pytest.raises(ExportError, match="No such file or directory"):
+            export(model, (X,), path=tmp_path / "missing" / "model.onnx")
+        assert not runs
         assert not list(tmp_path.iterdir())
 
     def test_kept_classes_appear_in_tags(self) -> None:

@@ -26,6 +26,7 @@ from pytest_hierexport._export.result import Export
 from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode
 from pytest_hierexport._export.traced import attribute_before
 from pytest_hierexport._export.unshared import changed, mode_checksums, unshare
+from pytest_hierexport._files.atomic import staged
 from pytest_hierexport._files.versions import check_requirements
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.codec import Tags
@@ -135,6 +136,9 @@ def export_with(
     if options.node_names is not None:
         check_name_style(options.node_names)
     kept = kept_classes(options.keep)
+    if path is not None:
+        with staged(Path(path)):
+            pass  # a folder that cannot be written is told before the model runs, not when its export is done
     positional, named = as_inputs(args, kwargs)
     if isinstance(model, torch.nn.Module):
         shapes = complete_shapes(options.dynamic_shapes, _bound(model, positional, named), type(model).__name__)
