@@ -59,6 +59,8 @@ def test_example_takes_the_inputs_that_export_takes() -> None:
     assert Example(model, x).args == (x,)
     example = Example(model, {"input": x}, {"other": x})
     assert (example.args, example.kwargs) == ((), {"input": x, "other": x})
+    assert Example(model, x, None).kwargs == {}  # type: ignore[arg-type]  # export takes it
+    assert Example(model, {"input": x}, None).kwargs == {"input": x}  # type: ignore[arg-type]
 
 
 def test_notes_of_a_factory_s_example_are_kept() -> None:

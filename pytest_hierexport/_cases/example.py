@@ -30,10 +30,10 @@ class Example:
     """What the user should know of the example, such as that its inputs were guessed."""
 
     def __post_init__(self) -> None:
-        """Split the inputs into positional and keyword ones."""
+        """Split the inputs into positional and keyword ones; None stands for no keyword inputs, as in `export`."""
         self.args, named = as_inputs(self.args, None)
-        if named:
-            self.kwargs = {**named, **self.kwargs}
+        if named or not self.kwargs:
+            self.kwargs = {**named, **(self.kwargs or {})}
 
 
 def parts_of(made: object) -> dict[str, Any]:
