@@ -155,6 +155,22 @@ def test_hierarchy_is_compared_with_a_snapshot_of_the_test(project: Project) -> 
     result.stdout.fnmatch_lines(["E *~ /Halver: Mul 0 → 1"])
 
 
+def test_file_without_tags_is_told_to_a_snapshot_s_test(project: Project) -> None:
+    project.write(
+        "test_own.py",
+        """
+        import onnx
+        from onnx import helper
+
+        def test_it(hierexport_snapshot, tmp_path):
+            onnx.save(helper.make_model(helper.make_graph([], "g", [], [])), tmp_path / "plain.onnx")
+            assert tmp_path / "plain.onnx" == hierexport_snapshot
+        """,
+    )
+    result = project.run("test_own.py")
+    result.stdout.fnmatch_lines(["E *ValueError: expected an ONNX model with tags; found none in *; to do: export *"])
+
+
 def test_tests_of_similar_names_have_snapshots_of_their_own(project: Project) -> None:
     project.write(
         "test_own.py",

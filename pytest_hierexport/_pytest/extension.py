@@ -11,6 +11,7 @@ from syrupy.data import SnapshotCollection, SnapshotCollections
 from syrupy.extensions.base import AbstractSyrupyExtension
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
+from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._files.ownership import ForeignFileError
 from pytest_hierexport._pytest.ids import file_name, snapshot_folder
@@ -53,8 +54,11 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
     file_extension = "txt"
 
     def serialize(self, data: SerializableData, **_: Any) -> SerializedData:
-        """Return the text of the hierarchy."""
-        return hierarchy_text(data)
+        """Return the text of the hierarchy; an error is told in one line: of several, syrupy shows the last first."""
+        try:
+            return hierarchy_text(data)
+        except HierexportError as error:
+            raise ValueError("; ".join(str(error).splitlines())) from None
 
     @classmethod
     def dirname(cls, *, test_location: PyTestLocation) -> str:
