@@ -188,6 +188,11 @@ def test_torchscript_with_an_unused_first_input_passes(tmp_path: Path) -> None:
     assert not breaks("MUST-005", of_torchscript(tmp_path, plain_models.second_of_two))
 
 
+def test_own_exporter_is_compared_beneath_its_capture(tmp_path: Path) -> None:
+    made = of_torchscript(tmp_path, plain_models.spelled_out)
+    assert not breaks("MUST-005", ExportedCase(made.case, made.path, made.example, "wrapping:export"))
+
+
 def test_model_that_turns_gradients_on_has_a_plain_peer(tmp_path: Path) -> None:
     assert not breaks("MUST-005", exported(tmp_path, plain_models.with_gradients))
 

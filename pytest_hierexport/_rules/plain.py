@@ -8,7 +8,7 @@ name), or that fails there, is exported by the same file, `peer.py`, in this pro
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ import onnx_ir as ir
 import torch
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._errors import NoVerdictError, in_words, raise_if_disk_full
+from pytest_hierexport._errors import NoVerdictError, TagError, in_words, raise_if_disk_full
 from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._export.dynamo.capturer import at_each_program, remove_fakes
 from pytest_hierexport._export.patching import ONE_AT_A_TIME
@@ -28,10 +28,11 @@ from pytest_hierexport._files.temporary import temporary_folder, temporary_home
 from pytest_hierexport._onnx.absent import fill_absent
 from pytest_hierexport._onnx.difference import bare, differences
 from pytest_hierexport._onnx.graph import graph_inputs
+from pytest_hierexport._onnx.sidecar import sidecar_beside
 from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._rules.base import ExportedCase
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
-from pytest_hierexport._rules.peer import plain_export, save
+from pytest_hierexport._rules.peer import PEERS, plain_export, save
 
 if TYPE_CHECKING:
     import onnx
@@ -63,8 +64,6 @@ def plain_repeats(exported: ExportedCase, plain: onnx.ModelProto | None = None) 
 def plain_proto(exported: ExportedCase, process: ChildProcess | None) -> onnx.ModelProto:
     """Export with the plain exporter beneath the capture that served, and return the bare message.
 
-    For an exporter of the project's own that is `torch.onnx.export(dynamo=True)`.
-
     Args:
         exported: The case.
         process: The process to export in; None is this one.
@@ -73,7 +72,7 @@ def plain_proto(exported: ExportedCase, process: ChildProcess | None) -> onnx.Mo
         NoVerdictError: The plain exporter cannot export the model.
         DiskFullError: There is no room for the file.
     """
-    exporter = "dynamo" if is_own(exported.exporter_name) else exported.exporter_name
+    exporter = _beneath(exported)
     options = {"opset": exported.case.opset, "dynamic_shapes": exported.example.dynamic_shapes}
     if exporter == "torchscript":
         options |= {**_interface(exported.proto.graph, exported.example), "folder": temporary_home()}
@@ -82,6 +81,19 @@ def plain_proto(exported: ExportedCase, process: ChildProcess | None) -> onnx.Mo
         if process is None or export_there(process, exporter, exported.example, options, path):
             _export_here(exporter, exported.example, options, path)
         return bare(load_proto(path), path.parent)
+
+
+def _beneath(exported: ExportedCase) -> str:
+    """Return the plain exporter's name: beneath an exporter of the project's own, that of the capture in its sidecar.
+
+    Where the sidecar names none, that is `torch.onnx.export(dynamo=True)`.
+    """
+    if not is_own(exported.exporter_name):
+        return exported.exporter_name
+    with suppress(TagError):
+        capture = sidecar_beside(exported.path).exporter
+        return capture if capture in PEERS else "dynamo"
+    return "dynamo"
 
 
 def _export_here(exporter: str, example: Example, options: dict[str, Any], path: Path) -> None:
