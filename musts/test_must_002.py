@@ -6,6 +6,7 @@ resolves to a class which `torch.nn` defines is a violation, unless the user ask
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_hierexport import Attribution, Hierarchy, rewrite
 from pytest_hierexport._rules.base import ExportedCase
 from toys import breaks, damaged, exported, with_metadata
 
@@ -80,6 +82,20 @@ def test_own_class_named_like_torch_nn_passes(tmp_path: Path) -> None:
             return x + 1
 
     assert not breaks("MUST-002", exported(tmp_path, lambda: (Linear(), (torch.ones(2),))))
+
+
+def without_modules(attribution: Attribution) -> Attribution:
+    """Write classes by their names alone."""
+    calls = [dataclasses.replace(call, cls=call.class_name) for call in attribution.hierarchy.values()]
+    return dataclasses.replace(attribution, hierarchy=Hierarchy(calls))
+
+
+def test_torch_nn_class_without_its_module_is_found(whole: ExportedCase, tmp_path: Path) -> None:
+    case = damaged(whole, tmp_path, lambda _: None)
+    rewrite(case.path, without_modules)
+    segments = {violation.found.split(",")[0] for violation in breaks("MUST-002", case)}
+    assert "the segment LayerNorm" in segments
+    assert "the segment BertModel" not in segments
 
 
 def test_a_class_that_the_user_keeps_is_not(tmp_path: Path) -> None:

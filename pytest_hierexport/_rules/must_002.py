@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -34,7 +35,8 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
                 f"{where} ({tag})",
                 "a tag without classes of torch.nn: they say what is computed, not where",
                 f"the segment {segment}, which is {cls}",
-                "leave out calls whose class is defined in torch.nn, or state the class in `keep`",
+                "leave out calls whose class is defined in torch.nn, or state the class in `keep`; "
+                "give other classes to calls with their module: package.module.Name",
             )
 
 
@@ -65,15 +67,18 @@ def _building_block(hierarchy: Hierarchy, tag: str) -> tuple[str, str] | None:
 
 
 def _class_of(hierarchy: Hierarchy, tag: str, segment: str) -> str | None:
-    """Return the class of a segment: of the call that has the tag, else of a call by its name, else of `torch.nn`."""
-    try:
-        return hierarchy.resolve(tag).cls
-    except KeyError:
-        name = segment.partition("@")[0].partition(".")[0]
-    classes = {call.cls for call in hierarchy.values() if call.class_name == name}
+    """Return the class of a segment: of the call that has the tag, else of a call by its name, else of `torch.nn`.
+
+    A class that an exporter wrote without its module may be torch's own.
+    """
+    with suppress(KeyError):
+        if "." in (cls := hierarchy.resolve(tag).cls):
+            return cls
+    name = segment.partition("@")[0].partition(".")[0]
+    classes = {call.cls for call in hierarchy.values() if call.class_name == name and "." in call.cls}
     if classes:
         return min(classes, key=is_torch_nn)
     from torch import nn
 
-    cls = getattr(nn, unquote(name), None)
-    return f"{cls.__module__}.{cls.__qualname__}" if isinstance(cls, type) else None
+    of_torch = getattr(nn, unquote(name), None)
+    return f"{of_torch.__module__}.{of_torch.__qualname__}" if isinstance(of_torch, type) else None
