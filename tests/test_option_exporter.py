@@ -120,6 +120,11 @@ OWN = """
             raise RuntimeError("\\x1b[31mno graph\\x1b[0m") from error
 
     table = {}
+
+    def leaving(model, args, kwargs, path):
+        import os
+        os.chdir(path.parent)
+        plain(model, args, kwargs, path.name)
 """
 
 
@@ -134,6 +139,11 @@ def test_exporter_of_the_project_is_checked_by_the_same_rules(own: Project) -> N
     result = own.run(MODELS, "--hierexport-exporter=own:export", "--hierexport-opset=20", "-k", "MUST")
     result.assert_outcomes(passed=10, deselected=1)
     result.stdout.fnmatch_lines(["build *own:export*pass*"])
+
+
+def test_working_folder_that_a_project_exporter_leaves_is_restored(own: Project) -> None:
+    result = own.run(MODELS, "--hierexport-exporter=own:leaving", "-k", "MUST-003 or MUST-010")
+    result.assert_outcomes(passed=2, deselected=9)
 
 
 def test_source_of_a_project_exporter_is_read(own: Project) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import pkgutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -80,7 +81,14 @@ def _by_own(case: Case, example: Example, path: Path) -> Export:
     model = example.model
     with _landing(path) as made, _no_warnings_between_packages():
         told = errors_told(f"{case.exporter} to export {case.name}", "call it on the same model and inputs")
-        with as_found(model), weights_as_found(model), in_eval_mode(model) as trained, torch.no_grad(), told:
+        with (
+            folder_as_found(),
+            as_found(model),
+            weights_as_found(model),
+            in_eval_mode(model) as trained,
+            torch.no_grad(),
+            told,
+        ):
             returned = function(model, example.args, dict(example.kwargs), made, **options)
             refuse_coroutine(returned, case.exporter)
         check_written(made, case.exporter, "write the tagged model to the given path")
@@ -110,6 +118,16 @@ def errors_told(expected: str, do: str) -> Iterator[None]:
     except BaseException as error:
         pass_on(error)
         raise ExportError(expected, found=first_told(error), do=f"{do}, and fix the error that it raises") from error
+
+
+@contextmanager
+def folder_as_found() -> Iterator[None]:
+    """Go back to the working folder when the context ends: a function of the project may leave it."""
+    folder = Path.cwd()
+    try:
+        yield
+    finally:
+        os.chdir(folder)
 
 
 def check_written(path: Path, who: str, do: str) -> None:
