@@ -152,7 +152,7 @@ def test_gitlab_job_installs_and_runs_the_models(job: Job) -> None:
 
 def test_gitlab_job_shards_by_the_jobs_own_number(job: Job) -> None:
     (job.folder / "other.py").write_text(MODEL.replace("def build", "def other"))
-    variables = {"HIEREXPORT_MODELS": "my_model.py::build,other.py::other", "HIEREXPORT_ARGS": "-k MUST-002"}
+    variables = {"HIEREXPORT_MODELS": "my_model.py::build\nother.py::other\n", "HIEREXPORT_ARGS": "-k MUST-002"}
     parts = {"HIEREXPORT_SHARD": "auto", "CI_NODE_INDEX": "2", "CI_NODE_TOTAL": "2", "GITLAB_CI": "true"}
     assert job.gitlab(**variables, **parts, HIEREXPORT_INSTALL="none", HIEREXPORT_REPORT="hierexport-2.json") == 0
     report: dict[str, Any] = yaml.safe_load(job.text("hierexport-2.json"))
