@@ -284,6 +284,27 @@ def test_calls_are_shown_whose_tags_are_equal(tmp_path: Path, monkeypatch: pytes
     assert violation.found.startswith("call 'block.projection', /Plain/Block (traced), after all classes")
 
 
+PICKLES = """
+import pickle
+
+from pytest_hierexport import export as tagged
+
+
+def export(model, args, kwargs, path):
+    {}
+    tagged(pickle.loads(pickle.dumps(model)), args, kwargs, path=path)
+"""
+
+
+def test_exporter_that_pickles_the_model_has_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "pickles.py").write_text(PICKLES.format("pass"))
+    with pytest.raises(NoVerdictError, match="does not pickle the model"):
+        violations(tmp_path, Plain(), "pickles:export")
+    (tmp_path / "decides_first.py").write_text(PICKLES.format("hasattr(model, 'block')"))
+    assert violations(tmp_path, Plain(), "decides_first:export")[0].where == "decides_first.py:8"
+
+
 class TwoHeads(nn.Module):
     """Two projections, the one that is last in the alphabet first."""
 

@@ -88,12 +88,11 @@ def _beneath(exported: ExportedCase) -> str:
 
     Where the sidecar names none, that is `torch.onnx.export(dynamo=True)`.
     """
-    if not is_own(exported.exporter_name):
-        return exported.exporter_name
-    with suppress(TagError):
-        capture = sidecar_beside(exported.path).exporter
-        return capture if capture in PEERS else "dynamo"
-    return "dynamo"
+    capture = exported.exporter_name
+    if is_own(capture):
+        with suppress(TagError):
+            capture = sidecar_beside(exported.path).exporter
+    return capture if capture in PEERS else "dynamo"
 
 
 def _export_here(exporter: str, example: Example, options: dict[str, Any], path: Path) -> None:

@@ -8,12 +8,13 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
+from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_hierexport._calls.attribution import Origin, Origins
 from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
 from pytest_hierexport._cases.exporting import with_other_options
-from pytest_hierexport._errors import HierexportError, NoVerdictError, raise_if_disk_full
+from pytest_hierexport._errors import HierexportError, NoVerdictError, chain, raise_if_disk_full
 from pytest_hierexport._export.modules import written_class
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.codec import entries_of
@@ -42,15 +43,14 @@ def renaming_violations(exported: ExportedCase, files: Sequence[Path]) -> Iterat
         files: The exporter's own source: where a name of the model decides in it is a violation.
 
     Raises:
-        NoVerdictError: Under its own names, too, the model's second export gives another graph.
+        NoVerdictError: Under its own names, too, the model's second export gives another graph, or it is pickled.
     """
     watch = Watch(files, exported.example.model) if files else None
     # A model may look itself up by what its class prints, and torch.compile may not trace code that is watched: neither
     # says anything of the exporter.
-    tries = ((watch, True), (watch, False), *([(None, False)] if watch else ()))
-    violations: list[Violation] = []
-    for each, printed in tries:
-        is_final, violations = _compared(exported, each, printed=printed)
+    tries = ((True, True), (True, False), *([(False, False)] if watch else ()))
+    for watching, printed in tries:
+        is_final, violations = _compared(exported, watch, watching=watching, printed=printed)
         if is_final:
             break
     if watch:
@@ -107,15 +107,20 @@ def _export_renamed(
         return exported.export_again(Path(folder) / exported.path.name), renaming
 
 
-def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> tuple[bool, list[Violation]]:
+def _compared(
+    exported: ExportedCase, watch: Watch | None, *, watching: bool, printed: bool
+) -> tuple[bool, list[Violation]]:
     """Return whether no other try is needed (the graph is the same, or cannot be renamed), and the violations."""
     with temporary_folder() as folder:
         try:
-            again, renaming = _export_renamed(exported, folder, watch, printed=printed)
+            again, renaming = _export_renamed(exported, folder, watch if watching else None, printed=printed)
         except CannotRenameError as error:
             return True, [Violation("the model under other names", error.expected, error.found, error.do)]
         except HierexportError as error:
             raise_if_disk_full(error)
+            if any(isinstance(each, PicklingError) for each in chain(error)) and not (watch and watch.violations):
+                expected = "an exporter that does not pickle the model, whose renamed classes are in no module"
+                raise NoVerdictError(expected, found=error.found, do="export it in the same process") from error
             found = f"none {_RENAMED}: expected {error.expected}; found {error.found}"
             return False, [Violation("the model under other names", "the same export", found, _DO)]
         sides = _Sides(exported, again)
