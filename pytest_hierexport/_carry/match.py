@@ -214,10 +214,9 @@ def attribute_matched(match: Match, origins: OriginsOf) -> None:
     # A tool may compute a value once for each consumer; the values around such a copy are known, so it is in no region.
     for node in match.unpaired:
         if node.varying:
-            copied = match.numbering.by_expression[match.numbering.expressions_after[node]]
-            namesake = match.before.namesake(node)
-            owners = copied if namesake is None else [namesake]
-            origins[node] += weakened(Evidence.FUSED, (o for each in owners for o in match.attributed.nodes[each]))
+            namesake, expression = match.before.namesake(node), match.numbering.expressions_after[node]
+            copied = [namesake] if namesake is not None else match.numbering.by_expression[expression]
+            origins[node] += weakened(Evidence.FUSED, (o for each in copied for o in match.attributed.nodes[each]))
 
 
 def weakened(evidence: Evidence, origins: Iterable[Origin]) -> list[Origin]:

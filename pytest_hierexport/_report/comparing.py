@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_hierexport._report.results import Model, Results, Status
 from pytest_hierexport._snapshot.diff import diff
 
+_FAILED = frozenset({Status.FAILED})
+_KNOWN = frozenset({Status.KNOWN})
 _GOOD = frozenset({Status.PASSED, Status.KNOWN, Status.INAPPLICABLE})
 
 
@@ -67,8 +69,10 @@ def compare(before: Results, after: Results) -> Comparison:
     old, new = ({model.name: model for model in results.models} for results in (before, after))
     both = [name for name in old if name in new]
     changes = [change for name in both if (change := _change(old[name], new[name])) != ModelChange(name)]
-    added = [ModelChange(name, failing=failed) for name in new if name not in old and (failed := _failed(new[name]))]
-    unchecked = {name: held for name in after.deselected if name in old and (held := _held(old[name]))}
+    added = [
+        ModelChange(name, failing=failed) for name in new if name not in old and (failed := _checks(new[name], _FAILED))
+    ]
+    unchecked = {name: held for name in after.deselected if name in old and (held := _checks(old[name], _GOOD))}
     left_out = [ModelChange(name, not_checked=held) for name, held in unchecked.items()]
     packages = sorted({*before.versions, *after.versions})
     versions = {name: (before.versions.get(name, ""), after.versions.get(name, "")) for name in packages}
@@ -83,26 +87,19 @@ def compare(before: Results, after: Results) -> Comparison:
     )
 
 
-def _held(model: Model) -> tuple[str, ...]:
-    return tuple(check for check in model.checks if model.status(check) in _GOOD)
-
-
-def _failed(model: Model) -> tuple[str, ...]:
-    return tuple(check for check in model.checks if model.status(check) is Status.FAILED)
-
-
-def _known(model: Model) -> tuple[str, ...]:
-    return tuple(check for check in model.checks if model.status(check) is Status.KNOWN)
+def _checks(model: Model, statuses: Container[Status]) -> tuple[str, ...]:
+    """Return the checks of a model that ended in one of these ways."""
+    return tuple(check for check in model.checks if model.status(check) in statuses)
 
 
 def _change(old: Model, new: Model) -> ModelChange:
-    held, failed = _held(old), _failed(old)
+    held, failed, known = (_checks(old, statuses) for statuses in (_GOOD, _FAILED, _KNOWN))
     exporters, nodes = (old.exporter, new.exporter), (old.nodes, new.nodes)
     return ModelChange(
         new.name,
-        failing=tuple(check for check in _failed(new) if check not in failed),
+        failing=tuple(check for check in _checks(new, _FAILED) if check not in failed),
         fixed=tuple(check for check in failed if new.status(check) is Status.PASSED),
-        known=tuple(check for check in _known(new) if check not in _known(old)),
+        known=tuple(check for check in _checks(new, _KNOWN) if check not in known),
         not_checked=tuple(check for check in held if new.status(check) in {Status.NOT_RUN, Status.SKIPPED}),
         exporters=exporters if exporters[0] != exporters[1] else None,
         nodes=nodes if nodes[0] != nodes[1] else None,
