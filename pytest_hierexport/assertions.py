@@ -6,8 +6,10 @@ path of a tagged ONNX file too.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
+from traceback import walk_stack
 
 from pytest_hierexport._errors import NoVerdictError
 from pytest_hierexport._requests import checked
@@ -53,10 +55,16 @@ def assert_rule(exported: ExportedCase | str | Path, rule: str) -> None:
     try:
         violations = found.violations(case)
     except NoVerdictError as error:
-        warnings.warn(printable(f"{rule} is neither kept nor broken: {error.found}"), stacklevel=2)
+        warnings.warn(printable(f"{rule} is neither kept nor broken: {error.found}"), stacklevel=_frames_of_package())
         return
     if violations:
         raise AssertionError(printable(broken(found, case.case.name, violations)))
+
+
+def _frames_of_package() -> int:
+    """Return how many frames lie between the line of the caller's code and this function."""
+    names = (frame.f_globals.get("__name__", "") for frame, _ in walk_stack(sys._getframe(1)))
+    return 1 + next((i for i, name in enumerate(names) if name.partition(".")[0] != __package__), 0)
 
 
 def assert_no_hardcoded_names(exported: ExportedCase) -> None:

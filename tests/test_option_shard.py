@@ -146,7 +146,9 @@ def test_missing_shard_and_its_models_are_named(
     assert lacking in capsys.readouterr().out
     assert "shards without a report: 2/2" in (three.path / "all.md").read_text()
     assert main(["merge", "r1.json", "r1.json", "-o", "all.md"]) == 4
-    assert "two reports of shard 1/2" in capsys.readouterr().err
+    assert "two reports of shard 1/2: r1.json, r1.json" in capsys.readouterr().err
+    assert main(["merge", "r1.json", "all.json", "-o", "all.md"]) == 4
+    assert "a whole run or a merged one: all.json" in capsys.readouterr().err
 
 
 def test_interrupted_shard_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

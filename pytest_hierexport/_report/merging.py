@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._grouping import grouped
 from pytest_hierexport._report.results import Part, Results
+from pytest_hierexport._text import first_names
 
 
-def merge(reports: Sequence[Results]) -> Results:
-    """Merge the reports of one run's shards, in any order.
+def merge(named: Sequence[tuple[str, Results]]) -> Results:
+    """Merge the reports of one run's shards, in any order, each with its name for messages.
 
     Raises:
         UsageError: They are not of one run: two reports of one shard or with one model, or other rules or models.
     """
-    parts = _parts_of_one_run(reports)
+    parts, reports = _parts_of_one_run(named), [report for _, report in named]
     models = {model.name: model for report in reports for model in report.models}
     if len(models) < sum(len(report.models) for report in reports):
         raise _refused("a model in two reports: the shards were made with different files of durations")
@@ -38,23 +39,25 @@ def merge(reports: Sequence[Results]) -> Results:
     )
 
 
-def _parts_of_one_run(reports: Sequence[Results]) -> list[Part]:
+def _parts_of_one_run(named: Sequence[tuple[str, Results]]) -> list[Part]:
     """Return the part of the run that each report is of.
 
     Raises:
         UsageError: The reports are not of one run, or two are of one shard.
     """
-    parts = [report.part for report in reports if report.part is not None]
-    if len(parts) != len(reports) or not parts:
-        raise _refused("a report of a run without --hierexport-shard")
-    if len({(part.count, part.selected) for part in parts}) > 1:
+    whole = [name for name, report in named if report.part is None]
+    if whole:
+        raise _refused(f"no report of a shard, but one of a whole run or a merged one: {first_names(whole)}")
+    parts = [(name, report.part) for name, report in named if report.part is not None]
+    if len({(part.count, part.selected) for _, part in parts}) > 1:
         raise _refused("reports of shards of different runs: other models or another number of shards")
-    if len({report.rules for report in reports}) > 1:
+    if len({report.rules for _, report in named}) > 1:
         raise _refused("reports of shards that ran different rules")
-    [(index, times)] = Counter(part.index for part in parts).most_common(1)
-    if times > 1:
-        raise _refused(f"two reports of shard {index}/{parts[0].count}", "leave one of them out")
-    return parts
+    for index, same in grouped(parts, lambda each: each[1].index).items():
+        if len(same) > 1:
+            names = first_names([name for name, _ in same])
+            raise _refused(f"two reports of shard {index}/{parts[0][1].count}: {names}", "leave one of them out")
+    return [part for _, part in parts]
 
 
 def _refused(found: str, do: str = "") -> UsageError:

@@ -33,7 +33,7 @@ def _run(options: argparse.Namespace) -> int:
     for path in options.output:
         check_ending(path, *FORMATS)
         check_output(path)
-    merged = merge([read_report(path) for path in options.reports])
+    merged = merge([(str(path), read_report(path)) for path in options.reports])
     for path in options.output:
         write_output(path, rendered(merged, path))
     print_lines(as_lines(merged))
