@@ -125,6 +125,7 @@ OWN = """
         import os
         os.chdir(path.parent)
         plain(model, args, kwargs, path.name)
+        torch.set_default_dtype(torch.float64)
 """
 
 
@@ -141,9 +142,9 @@ def test_exporter_of_the_project_is_checked_by_the_same_rules(own: Project) -> N
     result.stdout.fnmatch_lines(["build *own:export*pass*"])
 
 
-def test_working_folder_that_a_project_exporter_leaves_is_restored(own: Project) -> None:
-    result = own.run(MODELS, "--hierexport-exporter=own:leaving", "-k", "MUST-003 or MUST-010")
-    result.assert_outcomes(passed=2, deselected=9)
+def test_folder_and_dtype_that_a_project_exporter_leaves_are_restored(own: Project) -> None:
+    result = own.run(MODELS, "--hierexport-exporter=own:leaving", "-k", "MUST-003 or MUST-008 or MUST-010")
+    result.assert_outcomes(passed=3, deselected=8)
 
 
 def test_source_of_a_project_exporter_is_read(own: Project) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._cases.exporting import check_written, errors_told, folder_as_found, own_function
+from pytest_hierexport._cases.exporting import check_written, errors_told, process_as_found, own_function
 from pytest_hierexport._cases.steps import ONNXRUNTIME
 from pytest_hierexport._errors import ExportError, NoVerdictError, UsageError, refuse_coroutine
 from pytest_hierexport._files.temporary import temporary_folder
@@ -79,7 +79,7 @@ def _run(step: str, source: Path, target: Path, *, external: bool) -> None:
         partial(_optimize, step.rpartition(":")[2], external=external) if step in ONNXRUNTIME else own_function(step)
     )
     expected = f"the step {step} to turn {source.name} into the file that is shipped"
-    with folder_as_found(), errors_told(expected, "call it on a copy of the kept file"):
+    with process_as_found(), errors_told(expected, "call it on a copy of the kept file"):
         refuse_coroutine(function(source, target), f"the step {step}")
     check_written(target, f"the step {step}", _DO)
 

@@ -82,7 +82,7 @@ def _by_own(case: Case, example: Example, path: Path) -> Export:
     with _landing(path) as made, _no_warnings_between_packages():
         told = errors_told(f"{case.exporter} to export {case.name}", "call it on the same model and inputs")
         with (
-            folder_as_found(),
+            process_as_found(),
             as_found(model),
             weights_as_found(model),
             in_eval_mode(model) as trained,
@@ -121,13 +121,16 @@ def errors_told(expected: str, do: str) -> Iterator[None]:
 
 
 @contextmanager
-def folder_as_found() -> Iterator[None]:
-    """Go back to the working folder when the context ends: a function of the project may leave it."""
-    folder = Path.cwd()
+def process_as_found() -> Iterator[None]:
+    """Restore the working folder and torch's default dtype: a function of the project may leave others behind."""
+    import torch
+
+    folder, dtype = Path.cwd(), torch.get_default_dtype()
     try:
         yield
     finally:
         os.chdir(folder)
+        torch.set_default_dtype(dtype)
 
 
 def check_written(path: Path, who: str, do: str) -> None:
