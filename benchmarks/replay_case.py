@@ -31,7 +31,8 @@ from pytest_hierexport._export.capture import Capture, Request
 from pytest_hierexport._export.captures import capture_with
 from pytest_hierexport._export.choices import ExportOptions
 from pytest_hierexport._export.dynamo import capturer as dynamo
-from pytest_hierexport._export.dynamo.dropped import noting_dropped, stacks
+from pytest_hierexport._export.dynamo.dropped import noting_dropped
+from pytest_hierexport._export.dynamo.node_stacks import stacks
 from pytest_hierexport._export.torchscript import capturer as torchscript
 from pytest_hierexport._export.traced import attribute_before
 from pytest_hierexport._proof import prove

@@ -13,6 +13,7 @@ from torch import nn
 from pytest_hierexport import Evidence, Origin, export
 from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
+from pytest_hierexport._export.dynamo import dropped
 from pytest_hierexport._export.dynamo.trial_run import contents_of
 from pytest_hierexport._export.result import Export
 from pytest_hierexport._proof import prove
@@ -461,6 +462,29 @@ def test_uninitialised_memory_has_the_same_contents_in_every_run() -> None:
         contents.add(contents_of(graph, {empty})[empty])
     assert len(contents) == 1
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize(
+    ("forward", "runs"),
+    [
+        pytest.param(lambda m, x: m.live(m.dead(x)), 0, id="nothing dropped"),
+        pytest.param(lambda m, x: (y := m.dead(x), y.detach(), m.live(y))[2], 0, id="the same value, detached"),
+        # Before and after torch's decompositions.
+        pytest.param(lambda m, x: (m.dead(x), m.live(x))[1], 2, id="a call"),
+    ],
+)
+def test_a_graph_has_one_trial_run_at_most(
+    forward: Callable[[Any, torch.Tensor], torch.Tensor], runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def counted(graph: torch.fx.Graph, nodes: set[torch.fx.Node]) -> Any:
+        seen.append(graph)
+        return contents_of(graph, nodes)
+
+    monkeypatch.setattr(dropped, "contents_of", counted)
+    proven(Model(forward, dead=LINEAR, live=nn.Sequential(LINEAR)))
+    assert len(seen) == len(set(map(id, seen))) == runs
 
 
 class Spectrum(nn.Module):

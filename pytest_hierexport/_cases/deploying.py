@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._cases.exporting import check_written, errors_told, process_as_found, own_function
+from pytest_hierexport._cases.exporting import check_written, errors_told, own_function, process_as_found
 from pytest_hierexport._cases.steps import ONNXRUNTIME
 from pytest_hierexport._errors import ExportError, NoVerdictError, UsageError, refuse_coroutine
 from pytest_hierexport._files.temporary import temporary_folder

@@ -21,8 +21,9 @@ from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat, Node
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
-from pytest_hierexport._export.dynamo.dropped import noting_dropped, stacks
+from pytest_hierexport._export.dynamo.dropped import noting_dropped
 from pytest_hierexport._export.dynamo.inlining import FX_NODE, at_inlining
+from pytest_hierexport._export.dynamo.node_stacks import stacks
 from pytest_hierexport._export.dynamo.paths import Stack
 from pytest_hierexport._export.dynamo.scopes import STACK, Scopes
 from pytest_hierexport._export.dynamo.shortcuts import shortcuts

@@ -20,35 +20,15 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import Any
 
 import torch
 
-from pytest_hierexport._export.dynamo.paths import Stack
-from pytest_hierexport._export.dynamo.scopes import STACK
+from pytest_hierexport._export.dynamo.node_stacks import add_stacks_of, stacks
 from pytest_hierexport._export.dynamo.trial_run import contents_of, needed_for, size_of, tensors_of
-
-_CUSTOM = "custom"  # the entry of a node's metadata that is meant for users of torch, and that torch's passes copy
-_ALSO = "hierexport.also"
-_TAKEN = "hierexport.taken"  # the stack of the call that took a view, on a node that computes the view once more
-_OPERATION = "torch_fn"  # the entry that names the operation of the model, with its number, that a node is part of
-
-
-def stacks(node: torch.fx.Node) -> tuple[Stack, ...]:
-    """Return the module stack of a node, then those of dropped nodes with an equal value."""
-    own: Stack = _custom(node).get(_TAKEN) or node.meta.get(STACK) or {}
-    return (own, *_custom(node).get(_ALSO, ()))
-
-
-def _custom(node: torch.fx.Node) -> Mapping[str, Any]:
-    return node.meta.get(_CUSTOM) or {}
-
-
-def _write(node: torch.fx.Node, entry: str, value: Any) -> None:
-    # Copies of a node share the mapping.
-    node.meta[_CUSTOM] = {**_custom(node), entry: value}
+from pytest_hierexport._export.dynamo.views import computed_anew, passes_on, return_views
 
 
 def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
@@ -56,19 +36,22 @@ def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
 
     @functools.wraps(original)
     def eliminate_dead_code(graph: torch.fx.Graph, *args: Any, **kwargs: Any) -> bool:
-        live = _live(graph)
-        dropped = [node for node in graph.nodes if node not in live]
-        if dropped:
-            computing = _computing(live)
-            _return_views(graph, live, computing)
-            # An operation that writes into a view does so from what the caller has (functionalization), by views that
-            # it computes once more. These are no work of the call that writes: vit_pytorch's CCT adds positions in
-            # place to a tensor that its tokenizer permuted.
-            of_calls = (node for node in dropped if node.meta.get(_OPERATION) not in computing or not _is_view(node))
-            _note(graph, filter(_is_result, of_calls), live)
+        # A graph that torch still traces belongs to no module, which would hold its constants. torch asks once more.
+        if graph.owning_module is not None:
+            _note_dropped(graph)
         return original(graph, *args, **kwargs)
 
     return eliminate_dead_code
+
+
+def _note_dropped(graph: torch.fx.Graph) -> None:
+    live = _live(graph)
+    dropped = [node for node in graph.nodes if node not in live]
+    if dropped:
+        return_views(graph, live)
+        anew = computed_anew(dropped, live)
+        results = (node for node in dropped if _is_result(node) and node not in anew and not passes_on(node))
+        _note(graph, results, live)
 
 
 def _live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
@@ -101,69 +84,7 @@ def _note(graph: torch.fx.Graph, dropped: Iterable[torch.fx.Node], live: set[tor
         survivor = _survivor(graph, node, contents, survivors, sources)
         if survivor is not None:
             for removed, kept in _pairs(node, survivor, live, contents, noted):
-                _write(kept, _ALSO, (*_custom(kept).get(_ALSO, ()), *stacks(removed)))
-
-
-def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node], computing: Container[Any]) -> None:
-    """Give each view that is computed anew the stack of the call that first took the view, whose own node is dropped.
-
-    After a write in place, torch drops the views of the written tensor and computes them where they are used next
-    (functionalization):
-
-        z = b(x)                  conv1d
-        z[0] = 0                  select_scatter
-        c(z.transpose(1, 2))      transpose      # dropped       -> the caller
-                                  transpose_1    # in `linear`   -> c, but the caller took it
-                                  linear                         -> c
-
-    An operation that takes a view of a view computes the first once more, too: a layer that expands its caller's mask.
-    """
-    same: dict[torch.fx.Node, torch.fx.Node] = {}
-    first: dict[str, torch.fx.Node] = {}
-    earlier: dict[torch.fx.Node, list[torch.fx.Node]] = {}
-    for node in graph.nodes:
-        if not _is_view(node) and node.target is not operator.getitem:
-            continue
-        inputs = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda source: same.get(source, source))
-        same[node] = first.setdefault(repr((node.target, inputs)), node)
-        if node in live and not stacks(node)[0]:
-            # An output of the model, computed once more behind all calls: the first call that took it has the view.
-            _write(node, _TAKEN, stacks(same[node])[0])
-            continue
-        operation = node.meta.get(_OPERATION)
-        users = [user for user in node.users if user.meta.get(_OPERATION, node) == operation]
-        if (users and not _is_taken(node)) or (node in live and operation in computing):
-            own = node.meta.get(STACK) or {}  # torch removes dead code twice: not the taker that was found before
-            # An operation that takes a part of this view, and writes it back into the view, was given the part alone.
-            is_whole = len(set(map(_is_view, users))) < 2
-            taker = _taker(own, [each for each in earlier.get(same[node], []) if is_whole or each not in live], live)
-            # The caller of a call that wrote may use its own view again.
-            if not own.keys() <= taker.keys():
-                _write(node, _TAKEN, taker)
-        earlier.setdefault(same[node], []).append(node)
-
-
-def _taker(own: Stack, earlier: Sequence[torch.fx.Node], live: Container[torch.fx.Node]) -> Stack:
-    """Return the stack of the call that took the view that a node of the call `own` computes once more.
-
-    `earlier` are the nodes of the view before it. Each layer of torch's TransformerEncoder takes the same view of a
-    mask that was filled in place: a call that took it uses its own view. Otherwise, the nearest caller that has the
-    view gave it to the call, and if none has it, the first call whose node is dropped returned it.
-    """
-    stacks_of = {each: stacks(each)[0] for each in earlier}
-    if any(_is_taken(each) and own.keys() <= stack.keys() for each, stack in stacks_of.items()):
-        return own
-    callers = [stack for stack in stacks_of.values() if stack.keys() < own.keys()]
-    returned = (stack for each, stack in stacks_of.items() if each not in live)
-    return max(callers, key=len, default=next(returned, {}))
-
-
-def _is_taken(node: torch.fx.Node) -> bool:
-    """Whether a call took a dropped view: no node uses it, since the first that would computes it once more.
-
-    Other dropped views were computed once more for an operation that is dropped, too.
-    """
-    return all(user.target is operator.getitem and not user.users for user in node.users)
+                add_stacks_of(removed, kept)
 
 
 def _is_result(node: torch.fx.Node) -> bool:
@@ -174,25 +95,6 @@ def _is_result(node: torch.fx.Node) -> bool:
     """
     own = stacks(node)[0].keys()
     return not node.users or any(not own <= stacks(user)[0].keys() for user in node.users)
-
-
-def _computing(live: set[torch.fx.Node]) -> set[Any]:
-    """Return the kept operations of the model that do more than to take a view."""
-    nodes = (node for node in live if node.op == "call_function" and node.target is not operator.getitem)
-    return {node.meta[_OPERATION] for node in nodes if _OPERATION in node.meta and not _is_view(node)}
-
-
-def _is_view(node: torch.fx.Node) -> bool:
-    """Whether a node gives a view of the memory of an input."""
-    schema = getattr(node.target, "_schema", None)
-    aliases = [argument.alias_info for argument in schema.arguments if argument.alias_info] if schema else []
-    if aliases:
-        return not any(alias.is_write for alias in aliases)
-    # The last part of a `reshape` is a view of which its schema says nothing (neuralforecast's DilatedRNN).
-    value, inputs = node.meta.get("val"), [source.meta.get("val") for source in node.all_input_nodes]
-    strided = [each for each in (value, *inputs) if isinstance(each, torch.Tensor) and each.layout is torch.strided]
-    is_alias_of: Any = torch._C._is_alias_of  # type: ignore[attr-defined]  # torch's stubs lack it
-    return bool(strided) and strided[0] is value and any(is_alias_of(value, source) for source in strided[1:])
 
 
 def _survivor(
