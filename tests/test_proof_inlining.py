@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._proof import inlining
-from pytest_hierexport._proof.inlining import captured, inlined, key, keys_inside, name_of
+from pytest_hierexport._proof.inlining import captured, inlined, key, name_of, nodes_inside
 from pytest_hierexport._proof.session import run_graph
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def test_loop_stays_closed_with_keys_of_its_nodes() -> None:
     found = made(LOOP)
     assert found.values["y"] == [4, -8]
     (node,) = [node for node in found.model.graph if node.op_type == "Loop"]
-    assert list(keys_inside(node, found.model)) == ["y/body/on", "y/body/w"]
+    assert [*map(key, nodes_inside(node, found.model))] == ["y/body/on", "y/body/w"]
     assert set(captured(node)) >= {"x"}
 
 
@@ -192,4 +192,4 @@ def test_function_of_other_opset_stays_closed_with_its_keys() -> None:
     found = made(FUNCTION.replace('["" : 20]> scaled', '["" : 19]> scaled'))
     assert found.values["y"] == [30, -60]
     first, _ = found.model.graph
-    assert list(keys_inside(first, found.model)) == ["my::scaled:://k", "my::scaled:://b"]
+    assert [*map(key, nodes_inside(first, found.model))] == ["my::scaled:://k", "my::scaled:://b"]

@@ -67,6 +67,20 @@ def test_loop_is_owned_by_all_calls_inside_it() -> None:
     assert graph.in_bodies == {"a": False, "a.in": False}
 
 
+def test_function_in_loop_belongs_to_calls_of_the_loop() -> None:
+    text = """g (float[2] x) => (float[2] z) {
+      n = Constant<value = int64 {2}>()
+      y = my.twice(x)
+      z = Loop (n, , y) <body = b (int64 i, bool going, float[2] v) => (bool on, float[2] r) {
+        on = Identity(going)
+        r = my.twice(v)
+      }>
+    }"""
+    tags = {"y": "a", "z": "/", "z/body/r": "a@1", TWICE["t"]: "a.in a.in@1", TWICE["w"]: "a a@1"}
+    graph = graph_of(text + FUNCTION.partition("}")[2], tags)
+    assert (calls(graph, "y"), calls(graph, "z")) == ({"", "a"}, {"", "a@1", "a.in@1"})
+
+
 def test_calls_of_both_branches_are_in_bodies_one_entered() -> None:
     text = """g (float[2] x) => (float[2] y) {
       c = Constant<value = bool {0}>()

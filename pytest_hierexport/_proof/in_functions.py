@@ -107,7 +107,7 @@ class InFunctions:
     @cached_property
     def _siblings(self) -> Mapping[Hashable, list[FunctionCalls]]:
         """The calls of functions that were inlined, in order, by place."""
-        nested = map(function_calls, self._model.graph)
+        nested = map(function_calls, self._model.graph.all_nodes())
         siblings: dict[Hashable, list[FunctionCalls]] = defaultdict(list)
         for calls in dict.fromkeys(each[: i + 1] for each in nested for i in range(len(each))):
             siblings[self._place(calls)].append(calls)

@@ -121,12 +121,12 @@ def calling_nodes(model: ir.Model) -> Mapping[str, Sequence[str]]:
     return found
 
 
-def keys_inside(node: ir.Node, model: ir.Model) -> Iterator[str]:
-    """Yield the keys of the nodes in the subgraphs of a node, and in the function that it calls."""
+def nodes_inside(node: ir.Node, model: ir.Model) -> Iterator[ir.Node]:
+    """Yield the nodes in the subgraphs of a node, and in the function that it calls."""
     bodies: list[ir.Graph | ir.Function] = [graph for _, graph in subgraphs_ir(node)]
     if node.op_identifier() in model.functions:
         bodies.append(model.functions[node.op_identifier()])
-    yield from (key(inner) for body in bodies for inner in body.all_nodes())
+    yield from (inner for body in bodies for inner in body.all_nodes())
 
 
 def captured(node: ir.Node) -> Iterator[str]:

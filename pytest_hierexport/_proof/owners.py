@@ -12,13 +12,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._onnx.operators import reads_elements
 from pytest_hierexport._proof.in_functions import InFunctions
-from pytest_hierexport._proof.inlining import captured, function_calls, key, keys_inside, name_of
+from pytest_hierexport._proof.inlining import captured, function_calls, key, name_of, nodes_inside
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -89,9 +90,10 @@ class Graph:
 
     def _origins_of(self, node: ir.Node) -> Origins:
         """Return the origins that a node, and those inside it, have where it stands."""
-        keys = (key(node), *keys_inside(node, self.model))
-        found = dict.fromkeys(origin for name in keys for origin in self._origins.get(name, ()))
-        return self._in_functions.of(tuple(found), function_calls(node))
+        around, of = function_calls(node), self._in_functions.of
+        parts = (node, *nodes_inside(node, self.model))
+        found = (of(self._origins.get(key(part), ()), function_calls(part) or around) for part in parts)
+        return tuple(dict.fromkeys(chain.from_iterable(found)))
 
     @cached_property
     def in_bodies(self) -> dict[str, bool]:
@@ -112,7 +114,7 @@ class Graph:
     @cached_property
     def has_loops(self) -> bool:
         """Whether bodies run whose nodes are no nodes of the graph."""
-        return any(any(keys_inside(node, self.model)) for node in self.model.graph)
+        return any(any(nodes_inside(node, self.model)) for node in self.model.graph)
 
     def _above(self, origins: Iterable[Origin]) -> frozenset[str]:
         """Return the calls of origins, those above them and the root."""

@@ -18,7 +18,7 @@ from functools import cached_property
 
 from pytest_hierexport._calls.attribution import Evidence
 from pytest_hierexport._calls.hierarchy import ROOT
-from pytest_hierexport._proof.inlining import key, keys_inside
+from pytest_hierexport._proof.inlining import key, nodes_inside
 from pytest_hierexport._proof.owners import Graph, Node
 
 
@@ -65,7 +65,7 @@ class Boundaries:
     def _holders(self) -> frozenset[str]:
         """The keys of the nodes that hold others."""
         model = self.graph.model
-        return frozenset(key(node) for node in model.graph if any(keys_inside(node, model)))
+        return frozenset(key(node) for node in model.graph if any(nodes_inside(node, model)))
 
     def _at_depth(self, call: str) -> str:
         if self.depth is None:
