@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
+from pytest_hierexport._cases import Example
+from pytest_hierexport._tools.divergence.comparing import diverge
 from pytest_hierexport._tools.tagged_file import load_tagged
 from pytest_hierexport.cli import main
 
@@ -80,3 +83,30 @@ def test_diverge_compares_a_plain_file_with_its_model(
     printed = capsys.readouterr()
     assert "blocks.1" in printed.out
     assert "tags from torch's metadata, unproven" in printed.err
+
+
+class Pair(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode, self.head = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        difference: torch.Tensor = self.encode(x) - self.encode(torch.tanh(y))
+        result: torch.Tensor = difference + self.head(difference)
+        return result
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_plain_graph_of_module_with_two_runs_does_not_part(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    example = Example(Pair().eval(), (torch.randn(2, 8), torch.randn(2, 8)))
+    program = torch.onnx.export(example.model, example.args, dynamo=True, verbose=False)
+    assert program is not None
+    program.save(str(tmp_path / "plain.onnx"))
+    plain = load_tagged(tmp_path / "plain.onnx")
+    assert diverge(example, plain.proto, attribution=plain.attribution).first is None
+    faulty = next(node for node in plain.proto.graph.node if node.op_type == "Tanh")
+    faulty.op_type = "Sin"
+    first = diverge(example, plain.proto, attribution=plain.attribution).first
+    assert first is not None
+    assert first.call == ""

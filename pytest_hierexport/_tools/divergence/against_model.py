@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, run_eager
@@ -50,7 +52,7 @@ def compare_with_model(example: Runnable, side: Side, depth: int | None, folder:
             run = partial(run_graph, side.proto, side.feeds, folder=side.folder)
             stack.enter_context(following_choices(side.proto, run))
         eager, returned = _run(example, side, arrays)
-    calls = match(side.graph, eager)
+    calls = _as_tagged(side.graph.hierarchy, match(side.graph, eager))
     candidates: list[list[Pair]] = []
     given: dict[str, Array] = {}
     names = {*side.outputs}
@@ -82,6 +84,25 @@ def _run(example: Runnable, side: Side, arrays: Arrays) -> tuple[list[EagerCall]
         return run(Mode.EXPORTING)
     except ModelError:
         return run(Mode.PLAIN)
+
+
+def _as_tagged(hierarchy: Hierarchy, calls: Mapping[str, EagerCall]) -> Mapping[str, EagerCall]:
+    """Return the calls by name; a run that the tags do not know has its values at the first one of its module.
+
+    Torch's own scopes do not tell the runs of one module apart.
+    """
+    found = {**calls}
+    for name, run in calls.items():
+        first = found.get(run.call.path)
+        if first is not None and name not in hierarchy:
+            found[run.call.path] = replace(
+                first,
+                inputs={**run.inputs, **first.inputs},
+                returned={**run.returned, **first.returned},
+                effects=first.effects | run.effects,
+                settings=first.settings | run.settings,
+            )
+    return found
 
 
 def _outputs(side: Side, given: Mapping[str, Array], returned: Any, arrays: Arrays) -> dict[str, Pair]:
