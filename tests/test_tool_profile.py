@@ -251,6 +251,12 @@ def test_kernel_that_either_branch_may_hold_is_unmatched() -> None:
     assert joined_keys(kernels, NAMES) == ["y", None]
 
 
+def test_kernels_of_a_branch_are_all_nodes_of_it() -> None:
+    text = NAMES.replace("{ [n] e = Neg(c) }", "{ [n] f = Neg(c) e = Abs(f) }")
+    kernels = [kernel("n", "Neg", 5, 1), graph_run(4, 3), kernel("If_1", "If", 3, 6, 1)]
+    assert joined_keys(kernels, text) == ["y", "y/then_branch/t"]
+
+
 def test_kernel_without_a_node_of_its_operator_is_unmatched() -> None:
     assert joined_keys([kernel("n", "Abs", 5, 1)], NAMES) == [None]
 

@@ -72,10 +72,11 @@ def _label(kernel: Kernel, graph: _Graph) -> _Label:
     return ("", kernel.op_type) if has_no_name and label not in graph else label
 
 
-def _fit(kernels: Sequence[Kernel], graph: _Graph) -> int:
-    """Return the number of kernels with a node in a graph minus the number of those without."""
+def _fit(kernels: Sequence[Kernel], graph: _Graph) -> tuple[int, bool]:
+    """Return how many kernels have a node in a graph, and whether these are all kernels and all its nodes."""
     counts = Counter(_label(kernel, graph) for kernel in kernels)
-    return sum(min(count, len(graph.get(label, ()))) for label, count in counts.items()) * 2 - counts.total()
+    matched = sum(min(count, len(graph.get(label, ()))) for label, count in counts.items())
+    return matched, matched == len(kernels) == sum(map(len, graph.values()))
 
 
 def _join(
@@ -83,7 +84,7 @@ def _join(
 ) -> Iterator[Joined]:
     """Yield the kernels with their nodes in the one of these graphs that fits best; several best ones tell no node."""
     fits = [_fit(kernels, graph) for graph in graphs]
-    best = max(fits, default=0)
+    best = max(fits, default=(0, False))
     graph = graphs[fits.index(best)] if fits.count(best) == 1 else {}
     seen: Counter[_Label] = Counter()
     for kernel in kernels:
