@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.inliner
+import onnx_ir as ir
 import pytest
 import torch
 
-from pytest_hierexport import attach, carry, export, read, save
+from pytest_hierexport import attach, carry, export, read, save, walk
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._tools.modules.outlining import modules_as_functions
 from pytest_hierexport.cli import main
@@ -154,3 +156,11 @@ def test_carry_gives_a_call_of_a_function_its_own_tag(tagged: Path) -> None:
     carried = carry(tagged, read(tagged), made.model)
     assert {key: carried.tag(key) for key in carried.nodes} == {key: made.attribution.tag(key) for key in carried.nodes}
     assert carried.coverage()["derived"] == 0
+
+
+def test_inlined_functions_give_each_call_its_own_nodes(tagged: Path) -> None:
+    made = modules_as_functions(tagged, read(tagged), module="**")
+    inlined = onnx.inliner.inline_local_functions(ir.to_proto(made.model))
+    carried = carry(made.model, made.attribution, inlined)
+    gemms = [carried.nodes[key] for key, node in walk(inlined) if node.op_type == "Gemm"]
+    assert [[origin.call for origin in origins] for origins in gemms] == [["blocks.0"], ["blocks.1"]]

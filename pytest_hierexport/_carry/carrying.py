@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution, Origin, Origins, Primary, order_origins
@@ -10,7 +10,7 @@ from pytest_hierexport._carry.cancelled import attribute_cancelled
 from pytest_hierexport._carry.casts import attribute_casts, contracted
 from pytest_hierexport._carry.copies import attribute_copies
 from pytest_hierexport._carry.copying import flat_copy
-from pytest_hierexport._carry.flat import Flat, drop_prefix
+from pytest_hierexport._carry.flat import Flat, Node, drop_prefix
 from pytest_hierexport._carry.leftover import attribute_leftover, initializer_origins
 from pytest_hierexport._carry.match import Attributed, Match, OriginsOf, attribute_matched, match
 from pytest_hierexport._carry.regions import attribute_regions
@@ -55,7 +55,7 @@ def carry(before: Model, attribution: Attribution, after: Model, *, primary: Pri
 
 def _carried(before: ir.Model, attribution: Attribution, after: ir.Model, primary: Primary) -> Attribution:
     flat = flat_copy(before)
-    nodes = {node: attribution.nodes.get(node.key, ()) for node in flat.nodes}
+    nodes = _origins_where_called(flat, attribution, before.functions)
     attributed = Attributed(attribution.hierarchy, flat, nodes, attribution.initializers)
     flat_after = flat_copy(after)
     drop_prefix(flat, flat_after)
@@ -65,6 +65,20 @@ def _carried(before: ir.Model, attribution: Attribution, after: ir.Model, primar
         return _attribution(matched, primary)
     old, new = both
     return attribute_casts(carry_flat(old.attributed(attributed), new.flat, primary), attributed, new, primary)
+
+
+def _origins_where_called(
+    flat: Flat, attribution: Attribution, functions: Container[ir.OperatorIdentifier]
+) -> dict[Node, Origins]:
+    """Return the origins of each node; in a function's body, those at or below the call's, where there are any."""
+    found: dict[Node, Origins] = {}
+    for node in flat.nodes:
+        origins = attribution.nodes.get(node.key, ())
+        calling = next((each for each in node.around if each.source.op_identifier() in functions), None)
+        callers = {origin.call for origin in found[calling]} if calling else set()
+        own = (each for each in origins if not callers.isdisjoint(attribution.hierarchy.lineage(each.call)))
+        found[node] = (tuple(own) if callers else ()) or origins
+    return found
 
 
 def carry_flat(attributed: Attributed, after: Flat, primary: Primary = "first") -> Attribution:
