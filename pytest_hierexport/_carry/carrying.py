@@ -77,7 +77,7 @@ def _origins_where_called(
         calling = next((each for each in node.around if each.source.op_identifier() in functions), None)
         callers = {origin.call for origin in found[calling]} if calling else set()
         own = (each for each in origins if not callers.isdisjoint(attribution.hierarchy.lineage(each.call)))
-        found[node] = (tuple(own) if callers else ()) or origins
+        found[node] = tuple(own) or origins
     return found
 
 
