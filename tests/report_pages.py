@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pytest_hierexport._calls.entries import ModuleEntry
 from pytest_hierexport._calls.names import encode, encode_operator
-from pytest_hierexport._report.failures import Failure, Finding
+from pytest_hierexport._report.failures import Finding, failure_of
 from pytest_hierexport._report.results import SNAPSHOT, Check, Model, Results, RuleText, Status
 from pytest_hierexport._snapshot.diff import Change, Difference, compare, diff
 from pytest_hierexport._snapshot.renames import Move, Rename
@@ -121,13 +121,15 @@ def shown_results() -> Results:
             Status.FAILED,
             "MUST-007 the tags are proven: encoder breaks it in 1 place",
             4.2,
-            Failure((proof,), ".hierexport/encoder/model.onnx", f"{repeat}'test_must[MUST-007]'"),
+            failure_of((proof,), ".hierexport/encoder/model.onnx", f"{repeat}'test_must[MUST-007]'"),
         ),
         SNAPSHOT: Check(
             Status.FAILED,
             "\n".join(["the hierarchy of encoder has changed", *diff(COMMITTED, PRESENT)]),
             0.4,
-            Failure((drift,), ".hierexport/encoder/model.onnx", f"{repeat}test_snapshot", compare(COMMITTED, PRESENT)),
+            failure_of(
+                (drift,), ".hierexport/encoder/model.onnx", f"{repeat}test_snapshot", compare(COMMITTED, PRESENT)
+            ),
         ),
     }
     known = {"MUST-006": Check(Status.KNOWN, "known failure until 2027-03-01: float16 overflows", 1.1)}
@@ -168,7 +170,7 @@ def hostile_results(names: tuple[str, ...]) -> Results:
             (Change(child, None, {name: 1}), Change(name, {name: 1}, None)),
             (Move(name, name), Move(f"{child}/{name}", name, after=True)),
         )
-        failure = Failure((Finding(name, name, name, f"{name} ({root})"),), name, name, difference)
+        failure = failure_of((Finding(name, name, name, f"{name} ({root})"),), name, name, difference)
         check = {"MUST-002": Check(Status.FAILED, name, 0.1, failure)}
         return replace(_named(name, entries, check, layers=name), notes=(name,), warnings=(name,))
 

@@ -20,7 +20,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from pytest_hierexport._calls.entries import ModuleEntry
 from pytest_hierexport._report import as_html
-from pytest_hierexport._report.failures import Failure, Finding
+from pytest_hierexport._report.failures import Finding, failure_of
 from pytest_hierexport._report.results import SNAPSHOT, Check, Model, Results, Status
 from pytest_hierexport._snapshot.diff import compare
 from report_pages import hostile_results, many_models, shown_results, transformer
@@ -207,7 +207,9 @@ def test_summary_lists_what_failed_and_where(browser: Browser) -> None:
 
 
 def test_checks_that_found_the_same_are_one_failure(browser: Browser) -> None:
-    failure = Failure((Finding("encoder to be exported", "ValueError: no", "read traceback.txt"),), "nothing", "pytest")
+    failure = failure_of(
+        (Finding("encoder to be exported", "ValueError: no", "read traceback.txt"),), "nothing", "pytest"
+    )
     results = shown_results()
     broken = {check: Check(Status.FAILED, "", 0.1, failure) for check in results.columns}
     model = Model("encoder", "models.py::encoder", "models.toml", "models.py", 1, broken)
@@ -252,7 +254,7 @@ def test_renamed_class_and_moved_module_are_said_in_the_tree(browser: Browser) -
 
 def test_renames_and_moves_alone_are_a_changed_snapshot(browser: Browser) -> None:
     old, new = "/Net\n/Net/Old: Add 1\n/Net/B\n/Net/C\n", "/Net\n/Net/New: Add 1\n/Net/C\n/Net/B\n"
-    failure = Failure((), difference=compare(old, new))
+    failure = failure_of((), difference=compare(old, new))
     model = Model("net", "m.py::net", "m.py", "m.py", checks={SNAPSHOT: Check(Status.FAILED, "", 0.1, failure)})
     browser.open(replace(shown_results(), models=(model,)), "#net")
     assert [line.text.replace("\n", " ") for line in browser.all(".diff .line:not(.same)")] == [
@@ -332,7 +334,7 @@ def test_place_in_a_later_call_leads_to_its_module(browser: Browser) -> None:
         ModuleEntry("layer", "m.Layer", "/Net/Layer", 3),
         ModuleEntry("layer.inner", "m.Inner", "/Net/Layer/Inner", 3, {"Add": 3}),
     )
-    failure = Failure((Finding("one", "another", "look", "node add_2 (/Net/Layer@2/Inner)"),))
+    failure = failure_of((Finding("one", "another", "look", "node add_2 (/Net/Layer@2/Inner)"),))
     checks = {"MUST-003": Check(Status.FAILED, "", 0.1, failure)}
     model = Model("net", "m.py::net", "m.py", "m.py", 1, checks, modules=entries)
     browser.open(replace(shown_results(), models=(model,)), "#net")

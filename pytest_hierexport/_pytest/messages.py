@@ -19,7 +19,7 @@ import pytest
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._pytest.commands import repeat_command
 from pytest_hierexport._pytest.kept_files import keep_files
-from pytest_hierexport._report.failures import Failure, Finding
+from pytest_hierexport._report.failures import Failure, Finding, failure_of
 from pytest_hierexport._rules.messages import broken
 from pytest_hierexport._text import aligned, one_line, printable
 
@@ -75,7 +75,7 @@ def item_message(
     """Keep the files of a failing case; return the message of its item, whose lines and findings say what failed."""
     kept, repeat = keep_files(run, case), repeat_command(run.plan, case, test)
     text = "\n".join([*lines, *aligned([("kept", kept), ("repeat", repeat)])])
-    return Message(text, Failure.of(findings, kept, repeat, difference), headline)
+    return Message(text, failure_of(findings, kept, repeat, difference), headline)
 
 
 def error_message(run: Run, case: Case, test: str, title: str, error: HierexportError) -> Message:

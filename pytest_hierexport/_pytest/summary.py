@@ -18,7 +18,6 @@ from pytest_hierexport._pytest.messages import Message, error_message
 from pytest_hierexport._pytest.orphans import Orphans, settle
 from pytest_hierexport._pytest.outputs import write_output
 from pytest_hierexport._pytest.shards import store_durations
-from pytest_hierexport._report.failures import failure_from_json, failure_to_json
 from pytest_hierexport._report.results import (
     SNAPSHOT,
     Check,
@@ -50,8 +49,7 @@ def mark(
     report: pytest.TestReport, case: Case, check: str, message: Message, stages: Mapping[str, float] | None = None
 ) -> None:
     """Write the check of a report on it, and the seconds of its stages, which a worker sends to the controller."""
-    failure = None if message.failure is None else failure_to_json(message.failure)
-    setattr(report, _MARK, [case.name, check, message.text, failure, dict(stages or {})])
+    setattr(report, _MARK, [case.name, check, message.text, message.failure, dict(stages or {})])
 
 
 def mark_crash(run: Run, report: pytest.TestReport, item: tuple[Case, str, str], crash: Crash) -> None:
@@ -95,14 +93,13 @@ class Summary:
         marked: list[Any] | None = getattr(report, _MARK, None)
         if marked is None:
             return
-        model, check, message, stated, stages = marked
+        model, check, message, failure, stages = marked
         self.durations[report.nodeid] = self.durations.get(report.nodeid, 0.0) + report.duration
         self.stages.setdefault(model, Counter()).update(stages)
         if report.when != "call" and report.passed:
             return
         known = self.checks.setdefault(model, {}).get(check)
         if known is None or known.status is not Status.FAILED:
-            failure = None if stated is None else failure_from_json(stated)
             self.checks[model][check] = Check(_status(report), message, report.duration, failure)
 
     def finish(self) -> None:

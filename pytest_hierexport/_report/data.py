@@ -12,7 +12,7 @@ from pytest_hierexport._calls.entries import entry_from_json, entry_to_json, is_
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._files.schemas import schema_error
-from pytest_hierexport._report.failures import failure_from_json, failure_to_json, known
+from pytest_hierexport._report.failures import known, read_failure
 from pytest_hierexport._report.results import Check, Model, Part, Results, RuleText, Status
 
 _FORMAT = 1
@@ -65,7 +65,7 @@ def _check(model: Model, column: str) -> dict[str, Any]:
     if column not in model.checks:
         return verdict
     check = model.checks[column]
-    failure = {} if check.failure is None else {"failure": failure_to_json(check.failure)}
+    failure = {} if check.failure is None else {"failure": check.failure}
     return {**verdict, "message": check.message, "seconds": round(check.seconds, 3), **failure}
 
 
@@ -87,7 +87,7 @@ def read_report(path: Path) -> Results:
     stated: dict[str, Any] = {key: content[key] for key in _OF_RUN}
     stated |= {key: tuple(content.get(key, ())) for key in _NAMES_IN_SOME}
     return Results(
-        rules=tuple(known(RuleText, rule) for rule in content["rules"]),
+        rules=tuple(RuleText(**known(RuleText, rule)) for rule in content["rules"]),
         models=tuple(map(_read_model, content["models"])),
         orphans=tuple(content["orphaned_snapshots"]),
         part=None if part is None else Part(part["index"], part["count"], tuple(part["selected"])),
@@ -123,7 +123,7 @@ def _read_model(content: Mapping[str, Any]) -> Model:
 
 
 def _read_check(content: Mapping[str, Any]) -> Check:
-    failure = failure_from_json(content["failure"]) if "failure" in content else None
+    failure = read_failure(content["failure"]) if "failure" in content else None
     return Check(Status(content["verdict"]), content.get("message", ""), content.get("seconds", 0.0), failure)
 
 

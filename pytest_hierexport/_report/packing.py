@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_hierexport._calls.entries import ModuleEntry
-from pytest_hierexport._report.failures import failure_to_json
 from pytest_hierexport._report.results import Model, Results, Status, remarks_of, warnings_of
 from pytest_hierexport._text import one_line, printable
 
@@ -121,5 +120,4 @@ def _check(model: Model, column: str) -> list[Any]:
         return [status]
     check = model.checks[column]
     stated = [status, round(check.seconds, 3)]
-    failure = None if check.failure is None else failure_to_json(check.failure)
-    return stated if check.status is Status.PASSED else [*stated, printable(check.message), failure]
+    return stated if check.status is Status.PASSED else [*stated, printable(check.message), check.failure]
