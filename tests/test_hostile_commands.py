@@ -5,7 +5,6 @@ A command joins by its example: what ends in `.onnx` there, other than what an o
 
 from __future__ import annotations
 
-import importlib
 import json
 import shlex
 import signal
@@ -19,8 +18,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_hierexport.cli import _COMMANDS, main
-from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli import _commands, main
 
 ESCAPE = "\x1b[31mred\x1b]0;title\x07\u202e"
 MANY = 5_000
@@ -30,9 +28,8 @@ SECONDS = 60
 def with_inputs() -> dict[str, list[str]]:
     """Return the example of every command that takes an ONNX file, the file as FILE and outputs as OUT."""
     found = {}
-    for name in _COMMANDS:
-        command: Command = importlib.import_module(f"pytest_hierexport.cli.{name}").COMMAND
-        words = shlex.split(command.example)[1:]
+    for name, command in _commands().items():
+        words = shlex.split(command.EXAMPLE)[1:]
         behind_output = [False, *(word in {"-o", "--output"} for word in words)]
         example = [
             ("OUT" if is_output else "FILE") if word.endswith(".onnx") else word

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from pytest_hierexport._errors import (
     CollectError,
@@ -22,7 +22,7 @@ from pytest_hierexport._errors import (
     skips,
 )
 from pytest_hierexport._files.versions import check_requirements
-from pytest_hierexport.cli.command import USAGE, Command
+from pytest_hierexport.cli.command import Command
 
 __all__ = ["main"]
 
@@ -49,8 +49,9 @@ _COMMANDS = (
 
 _SHELLS = ("bash", "zsh")
 
-_FAILED = 1
-_INTERRUPTED = 130
+_FAILED, _USAGE, _INTERRUPTED = 1, 4, 130
+_OF_DIFFERENCES = {"diff": (2, 2), "diverge": (2, _USAGE)}
+"""The exit codes for failures and for wrong usage, of the commands whose 1 tells of a difference."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,8 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     given = sys.argv[1:] if argv is None else argv
     commands = _commands()
-    command = commands.get(given[0]) if given else None
-    failed, usage = (command.failed, command.wrong_usage) if command else (_FAILED, USAGE)
+    failed, usage = _OF_DIFFERENCES.get(given[0] if given else "", (_FAILED, _USAGE))
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name of a model may hold characters that the console's encoding lacks.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -141,14 +141,14 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _commands() -> dict[str, Command]:
-    return {name: importlib.import_module(f"{__name__}.{name}").COMMAND for name in _COMMANDS}
+    return {name: cast("Command", importlib.import_module(f"{__name__}.{name}")) for name in _COMMANDS}
 
 
 def _parser(listed: Mapping[str, Command]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="hierexport",
         description="Export PyTorch models to ONNX with every node tagged.",
-        epilog=f"exit codes: 0 done, {_FAILED} failed, {USAGE} usage error, {_INTERRUPTED} interrupted",
+        epilog=f"exit codes: 0 done, {_FAILED} failed, {_USAGE} usage error, {_INTERRUPTED} interrupted",
     )
     parser.add_argument("--version", action="version", version=f"hierexport {metadata.version('pytest-hierexport')}")
     parser.add_argument(
@@ -159,5 +159,9 @@ def _parser(listed: Mapping[str, Command]) -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, command in listed.items():
-        command.add_to(commands, name)
+        own = commands.add_parser(
+            name, help=command.SUMMARY, description=command.DESCRIPTION, epilog=f"example: {command.EXAMPLE}"
+        )
+        command.add_arguments(own)
+        own.set_defaults(command=command)
     return parser

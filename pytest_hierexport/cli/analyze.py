@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._text import one_line
-from pytest_hierexport.cli.command import Command, whole_number
+from pytest_hierexport.cli.command import whole_number
 from pytest_hierexport.cli.files import add_file, load_file, shown_name
 from pytest_hierexport.cli.output import print_json, print_lines, progress, terminal_width
 
@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from pytest_hierexport._tools.analysis.figures import Analysis
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
+SUMMARY = "show what a file holds"
+DESCRIPTION = (
+    "Show what a tagged ONNX file holds: modules with their nodes and parameters, and how each node was attributed."
+)
+EXAMPLE = "hierexport analyze tower.onnx --depth 2"
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_file(parser)
     formats = ("table", "tree", "json", "csv")
@@ -40,7 +46,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     from pytest_hierexport._tools.analysis.figures import analyze
     from pytest_hierexport._tools.analysis.filtering import ModuleFilter
     from pytest_hierexport._tools.analysis.listing import LISTED
@@ -115,13 +121,3 @@ def _as_text(row: dict[str, Any]) -> str:
     if "returned_by" in row:
         parts.append(f"{row['tag'] or 'untagged'}, but {', '.join(row['returned_by'])} returned its value")
     return "  ".join(filter(None, parts))
-
-
-COMMAND = Command(
-    summary="show what a file holds",
-    description="Show what a tagged ONNX file holds: modules with their nodes and parameters, and how each node was "
-    "attributed.",
-    example="hierexport analyze tower.onnx --depth 2",
-    add_arguments=_add_arguments,
-    run=_run,
-)

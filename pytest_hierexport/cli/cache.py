@@ -6,16 +6,22 @@ import argparse
 from pathlib import Path
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_line, print_lines
 
+SUMMARY = "show, check or remove what a cache holds"
+DESCRIPTION = (
+    "Look after the folder of --hierexport-cache: info shows what it holds, verify compares each file with "
+    "its digest, clear removes what the cache wrote. Exit codes: 0 done, 1 verify found damage."
+)
+EXAMPLE = "hierexport cache info .hierexport/cache"
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("info", "verify", "clear"), help="what to do")
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of the cache")
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     from pytest_hierexport._cache import upkeep
     from pytest_hierexport._pytest.kept_files import CACHE
 
@@ -35,13 +41,3 @@ def _run(options: argparse.Namespace) -> int:
     else:
         print_lines(upkeep.described(folder))
     return 0
-
-
-COMMAND = Command(
-    summary="show, check or remove what a cache holds",
-    description="Look after the folder of --hierexport-cache: info shows what it holds, verify compares each file with "
-    "its digest, clear removes what the cache wrote. Exit codes: 0 done, 1 verify found damage.",
-    example="hierexport cache info .hierexport/cache",
-    add_arguments=_add_arguments,
-    run=_run,
-)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import (
     add_file,
     add_output,
@@ -17,14 +16,18 @@ from pytest_hierexport.cli.files import (
 )
 from pytest_hierexport.cli.output import print_line, print_warning, progress
 
+SUMMARY = "take tags through a tool"
+DESCRIPTION = "Write the ONNX file that a tool made of a tagged one, with the tags carried to it, and its sidecar."
+EXAMPLE = "hierexport carry tower.onnx tower.optimized.onnx -o tower.tagged.onnx"
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser, help="the tagged ONNX file that the tool was given")
     add_file(parser, "other", help="the ONNX file that the tool wrote")
     add_output(parser, help="the ONNX file to write: OTHER with the tags of FILE")
 
 
-def _run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     check_output(options.output)
     tagged = load_file(
         options.file, if_untagged=f"give the tagged file that the tool was given before {shown_name(options.other)}"
@@ -44,12 +47,3 @@ def _run(options: argparse.Namespace) -> None:
     if not is_standard(options.output):
         print_line(f"{options.output}, with the tags of {shown_name(options.file)}")
         print_line(coverage_line(carried.attribution.coverage()))
-
-
-COMMAND = Command(
-    summary="take tags through a tool",
-    description="Write the ONNX file that a tool made of a tagged one, with the tags carried to it, and its sidecar.",
-    example="hierexport carry tower.onnx tower.optimized.onnx -o tower.tagged.onnx",
-    add_arguments=_add_arguments,
-    run=_run,
-)

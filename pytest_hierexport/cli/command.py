@@ -1,14 +1,9 @@
-"""Describes a command of `hierexport`: its help, its arguments, and the function that runs it."""
+"""Describes what the file of a command defines: its help, its arguments, and the function that runs it."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
-USAGE = 4
-"""The exit code for a usage error."""
+from typing import Protocol
 
 
 def whole_number(text: str) -> int:
@@ -18,30 +13,18 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command; each file of this folder that has one defines it as `COMMAND`, and gives it its name."""
+class Command(Protocol):
+    """A file of this folder that is a command, and gives it its name."""
 
-    summary: str
+    SUMMARY: str
     """A few words for the list of commands, such as `export a model`."""
-    description: str
+    DESCRIPTION: str
     """A sentence for the command's own help."""
-    example: str
+    EXAMPLE: str
     """A command line that works, for the command's own help."""
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int | None]
-    """Runs the command and returns the exit code; None stands for 0."""
-    failed: int = 1
-    """The exit code for an error that is no usage error."""
-    wrong_usage: int = USAGE
 
-    def add_to(self, commands: argparse._SubParsersAction[Any], name: str) -> None:
-        """Add the command's parser to the program's."""
-        parser = commands.add_parser(
-            name,
-            help=self.summary,
-            description=self.description,
-            epilog=f"example: {self.example}",
-        )
-        self.add_arguments(parser)
-        parser.set_defaults(command=self)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments to its parser."""
+
+    def run(self, options: argparse.Namespace) -> int | None:
+        """Run the command and return the exit code; None stands for 0."""

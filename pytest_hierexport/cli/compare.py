@@ -8,24 +8,30 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_json, print_lines
 
 if TYPE_CHECKING:
     from pytest_hierexport._report.comparing import Comparison, ModelChange
 
+SUMMARY = "compare two reports"
+DESCRIPTION = (
+    "Tell what differs between the JSON reports of two runs, such as before and after an upgrade of torch; "
+    "exit with 1 where a model newly fails, is no longer checked, or is gone."
+)
+EXAMPLE = "hierexport compare torch-2.12.json torch-2.13.json"
+
 _SHORTEST = 0.1
 """The seconds that a stage has to take to be shown."""
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", metavar="A", type=Path, help="the JSON report of the first run")
     parser.add_argument("after", metavar="B", type=Path, help="the JSON report of the second run")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--strict", action="store_true", help="exit with 1 for any difference of a model")
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     from pytest_hierexport._report.comparing import compare
     from pytest_hierexport._report.data import read_report
 
@@ -71,13 +77,3 @@ def _of_model(change: ModelChange) -> Iterator[str]:
     if change.nodes:
         yield f"  nodes: {change.nodes[0]} -> {change.nodes[1]}"
     yield from (f"  {line}" for line in change.hierarchy)
-
-
-COMMAND = Command(
-    summary="compare two reports",
-    description="Tell what differs between the JSON reports of two runs, such as before and after an upgrade of torch; "
-    "exit with 1 where a model newly fails, is no longer checked, or is gone.",
-    example="hierexport compare torch-2.12.json torch-2.13.json",
-    add_arguments=_add_arguments,
-    run=_run,
-)

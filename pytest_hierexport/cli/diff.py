@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_hierexport.cli.command import Command, whole_number
+from pytest_hierexport.cli.command import whole_number
 from pytest_hierexport.cli.files import add_file, load_file, shown_name
 from pytest_hierexport.cli.output import print_json, print_lines, progress
 
-_TROUBLE = 2
+SUMMARY = "compare two files"
+DESCRIPTION = (
+    "Compare two tagged ONNX files: modules, then nodes, initializers and names. "
+    "Exit codes: 0 the same, 1 different, 2 trouble."
+)
+EXAMPLE = "hierexport diff before.onnx after.onnx --format markdown"
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser, "before")
     add_file(parser, "after")
     parser.add_argument(
@@ -26,7 +31,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     from pytest_hierexport._tools.comparing.comparison import compare
     from pytest_hierexport._tools.comparing.rendering import as_dict, as_lines, as_markdown
 
@@ -42,15 +47,3 @@ def _run(options: argparse.Namespace) -> int:
         render = as_markdown if options.format == "markdown" else as_lines
         print_lines(render(comparison, *names, options.limit))
     return 0 if comparison.same else 1
-
-
-COMMAND = Command(
-    summary="compare two files",
-    description="Compare two tagged ONNX files: modules, then nodes, initializers and names. "
-    f"Exit codes: 0 the same, 1 different, {_TROUBLE} trouble.",
-    example="hierexport diff before.onnx after.onnx --format markdown",
-    add_arguments=_add_arguments,
-    run=_run,
-    failed=_TROUBLE,
-    wrong_usage=_TROUBLE,
-)

@@ -11,14 +11,18 @@ from typing import Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.paths import check_ending
-from pytest_hierexport.cli.command import Command, whole_number
+from pytest_hierexport.cli.command import whole_number
 from pytest_hierexport.cli.files import add_file, check_folder, load_arrays, load_file, load_proto
 from pytest_hierexport.cli.output import print_json, print_lines, progress
+
+SUMMARY = "find where two graphs part"
+DESCRIPTION = "Find the first module call where a graph parts from its model or another graph, and what each adds."
+EXAMPLE = "hierexport diverge float.onnx int8.onnx --model my_model.py::build --html errors.html"
 
 _DIVERGED = 1
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_file(parser)
     add("other", metavar="OTHER", type=Path, nargs="?", help="the ONNX file to compare with it (default: the model)")
@@ -47,7 +51,7 @@ def _positive(text: str) -> float:
     raise argparse.ArgumentTypeError(f"no tolerance: {text}")
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     _check(options)
     with progress() as stage:
         stage("import")
@@ -108,13 +112,3 @@ def _check(options: argparse.Namespace) -> None:
         )
     if options.exclude is not None and options.no_added:
         raise UsageError("added errors to exclude by", found="--no-added", do="leave it out")
-
-
-COMMAND = Command(
-    summary="find where two graphs part",
-    description="Find the first module call where a graph parts from its model or another graph, and what each adds.",
-    example="hierexport diverge float.onnx int8.onnx --model my_model.py::build --html errors.html",
-    add_arguments=_add_arguments,
-    run=_run,
-    failed=2,
-)

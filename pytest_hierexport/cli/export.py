@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._errors import CollectError, ExportError, UsageError
 from pytest_hierexport._export.choices import EXPORTERS, ExportOptions, check_opset, is_own
-from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import check_output
 from pytest_hierexport.cli.output import print_line, print_warning, progress
 
@@ -21,8 +20,12 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._export.result import Export
 
+SUMMARY = "export a model"
+DESCRIPTION = "Export one model to tagged ONNX."
+EXAMPLE = "hierexport export my_model.py::build -o tower.onnx"
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     selectors = "a zoo name, file.py::factory, package.module:factory, models.toml::name, a checkpoint's folder"
     add("selector", metavar="SELECTOR", help=selectors)
@@ -44,7 +47,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     check_output(options.output, piped=False)
     from pytest_hierexport._cases.exporting import export_case, own_function
     from pytest_hierexport._export.modules import kept_classes
@@ -149,12 +152,3 @@ def _show(exported: Export, path: Path) -> None:
         print_warning(f"warning: {warning}")
     print_line(f"{path} ({exported.exporter}), with {sidecar_path(path).name}")
     print_line(coverage_line(exported.attribution.coverage()))
-
-
-COMMAND = Command(
-    summary="export a model",
-    description="Export one model to tagged ONNX.",
-    example="hierexport export my_model.py::build -o tower.onnx",
-    add_arguments=_add_arguments,
-    run=_run,
-)

@@ -6,7 +6,6 @@ import argparse
 from dataclasses import replace
 
 from pytest_hierexport._text import counted
-from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import (
     add_file,
     add_output,
@@ -18,8 +17,12 @@ from pytest_hierexport.cli.files import (
 )
 from pytest_hierexport.cli.output import print_json, print_line, progress
 
+SUMMARY = "write a module as a model of its own"
+DESCRIPTION = "Write one module call of a tagged ONNX file as a model of its own."
+EXAMPLE = "hierexport extract bert.onnx encoder.layer.0 -o layer.onnx"
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     add = parser.add_argument
     add("module", metavar="MODULE", help="a path, tag or pattern of one module, with @k from the second run on")
@@ -28,7 +31,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print JSON")
 
 
-def _run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     from onnx_ir import to_proto
 
     from pytest_hierexport._cases import Case, select_one
@@ -64,12 +67,3 @@ def _run(options: argparse.Namespace) -> None:
             print_line(f"{kind[:-1]} {name}" + (f", {value} in {shown_name(options.file)}" if name != value else ""))
     if options.model is not None and not made.renamed:
         print_line(f"note: no value of {options.model} equals one at the module's boundary; values keep their names")
-
-
-COMMAND = Command(
-    summary="write a module as a model of its own",
-    description="Write one module call of a tagged ONNX file as a model of its own.",
-    example="hierexport extract bert.onnx encoder.layer.0 -o layer.onnx",
-    add_arguments=_add_arguments,
-    run=_run,
-)

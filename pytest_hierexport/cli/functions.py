@@ -6,12 +6,16 @@ import argparse
 from dataclasses import replace
 
 from pytest_hierexport._text import counted
-from pytest_hierexport.cli.command import Command, whole_number
+from pytest_hierexport.cli.command import whole_number
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_json, print_line, progress
 
+SUMMARY = "write modules as ONNX functions"
+DESCRIPTION = "Write a tagged ONNX file with its modules as ONNX functions; equal modules share one."
+EXAMPLE = "hierexport functions bert.onnx --module BertLayer -o layers.onnx"
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     add_output(parser)
     which = parser.add_mutually_exclusive_group()
@@ -22,7 +26,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     from onnx_ir import to_proto
 
     from pytest_hierexport._tools.modules.outlining import as_dict, modules_as_functions
@@ -48,12 +52,3 @@ def _run(options: argparse.Namespace) -> None:
     served = sum(len(function.calls) for function in made.functions)
     functions = counted(len(made.functions), "function")
     print_line(f"{options.output}: {functions} for {counted(served, 'module call')}")
-
-
-COMMAND = Command(
-    summary="write modules as ONNX functions",
-    description="Write a tagged ONNX file with its modules as ONNX functions; equal modules share one.",
-    example="hierexport functions bert.onnx --module BertLayer -o layers.onnx",
-    add_arguments=_add_arguments,
-    run=_run,
-)

@@ -13,17 +13,23 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._errors import CollectError, UsageError
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._text import counted, first_names
-from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_line, print_lines, progress
 
 if TYPE_CHECKING:
     from pytest_hierexport._report.results import Results
 
+SUMMARY = "start a project"
+DESCRIPTION = (
+    "Write a manifest of the project's models, their first snapshots and the workflow that checks them. "
+    "Of the files that are there, none is changed but a manifest without the models that SELECTOR names."
+)
+EXAMPLE = "hierexport init my_model.py::build"
+
 _LAST_LINES = 10
 _MOST_SHOWN = 8
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "selectors",
         metavar="SELECTOR",
@@ -33,7 +39,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     from pytest_hierexport._cases import select
     from pytest_hierexport._files.atomic import write_new
     from pytest_hierexport._pytest.ids import SNAPSHOTS, snapshot_file
@@ -188,13 +194,3 @@ def _export(names: Sequence[str], here: Path) -> Results:
 
 def _shown(path: Path, here: Path) -> str:
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)
-
-
-COMMAND = Command(
-    summary="start a project",
-    description="Write a manifest of the project's models, their first snapshots and the workflow that checks them. "
-    "Of the files that are there, none is changed but a manifest without the models that SELECTOR names.",
-    example="hierexport init my_model.py::build",
-    add_arguments=_add_arguments,
-    run=_run,
-)

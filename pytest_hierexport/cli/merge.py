@@ -6,11 +6,17 @@ import argparse
 from pathlib import Path
 
 from pytest_hierexport._files.paths import check_ending
-from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_lines, print_warning
 
+SUMMARY = "make one report of a run's shards"
+DESCRIPTION = (
+    "Make one report of the JSON reports of a run's shards; "
+    "exit with 1 where a shard or a model is missing, a shard was interrupted, or a check failed."
+)
+EXAMPLE = "hierexport merge shard-*.json -o report.html -o report.json"
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("reports", metavar="REPORT", type=Path, nargs="+", help="the JSON report of a shard")
     parser.add_argument(
         "-o",
@@ -23,7 +29,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     from pytest_hierexport._pytest.outputs import check_output, write_output
     from pytest_hierexport._report import FORMATS, as_lines, rendered
     from pytest_hierexport._report.data import read_report
@@ -40,13 +46,3 @@ def _run(options: argparse.Namespace) -> int:
     for line in warnings_of(merged):
         print_warning(line)
     return int(bool(merged.missing_shards or merged.unreported or merged.interrupted or merged.failures()))
-
-
-COMMAND = Command(
-    summary="make one report of a run's shards",
-    description="Make one report of the JSON reports of a run's shards; "
-    "exit with 1 where a shard or a model is missing, a shard was interrupted, or a check failed.",
-    example="hierexport merge shard-*.json -o report.html -o report.json",
-    add_arguments=_add_arguments,
-    run=_run,
-)

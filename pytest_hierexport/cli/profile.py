@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport.cli.command import Command, whole_number
+from pytest_hierexport.cli.command import whole_number
 from pytest_hierexport.cli.files import (
     add_file,
     check_json_output,
@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from pytest_hierexport._tools.profiling.figures import Profile
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
+SUMMARY = "show where the time goes"
+DESCRIPTION = "Show where ONNX Runtime spends its time, by module call or class, on the optimized graph."
+EXAMPLE = "hierexport profile tower.onnx --by class --trace tower.trace.json"
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     add = parser.add_argument
     add("--inputs", metavar="FILE.npz|SELECTOR", help="the graph's inputs, or the model whose example inputs to take")
@@ -54,7 +58,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--node-data", metavar="FILE", type=Path, help="write node data for Model Explorer, to show with --optimized")
 
 
-def _run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     from pytest_hierexport._pytest.outputs import check_different
     from pytest_hierexport._tools.profiling import viewers
     from pytest_hierexport._tools.profiling.text import as_dict, as_lines
@@ -115,12 +119,3 @@ def _feeds(options: argparse.Namespace, source: TaggedFile, sizes: dict[str, int
     from pytest_hierexport._proof.feeds import feeds_of
 
     return feeds_of(select_one(options.inputs).load(), source.proto)
-
-
-COMMAND = Command(
-    summary="show where the time goes",
-    description="Show where ONNX Runtime spends its time, by module call or class, on the optimized graph.",
-    example="hierexport profile tower.onnx --by class --trace tower.trace.json",
-    add_arguments=_add_arguments,
-    run=_run,
-)

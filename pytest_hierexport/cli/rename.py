@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 
 from pytest_hierexport._text import counted
-from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_line
 
+SUMMARY = "name nodes after their modules"
+DESCRIPTION = "Name the nodes of a tagged ONNX file after the modules that they come from. Nothing else changes."
+EXAMPLE = "hierexport rename tower.onnx -o tower.named.onnx"
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     add_output(parser)
     parser.add_argument("--style", default="path", help="path or tag (default: %(default)s)")
 
 
-def _run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     from pytest_hierexport._onnx.node_names import check_name_style, rename_nodes
 
     check_name_style(options.style)
@@ -26,12 +29,3 @@ def _run(options: argparse.Namespace) -> None:
     write_file(source, options.output)
     if not is_standard(options.output):
         print_line(f"{options.output}: {counted(len(source.attribution.nodes), 'node')} named by {options.style}")
-
-
-COMMAND = Command(
-    summary="name nodes after their modules",
-    description="Name the nodes of a tagged ONNX file after the modules that they come from. Nothing else changes.",
-    example="hierexport rename tower.onnx -o tower.named.onnx",
-    add_arguments=_add_arguments,
-    run=_run,
-)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, check_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_json, print_lines
 
@@ -16,13 +15,17 @@ if TYPE_CHECKING:
     from pytest_hierexport._tools.selection import OriginChoice, Selection
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
+SUMMARY = "list the nodes of modules for another tool"
+DESCRIPTION = "Print the names of the nodes of some modules, in the form that a quantizer or ONNX Runtime takes."
+EXAMPLE = "hierexport select tower.onnx encoder.layer.0 class:Pooler --format nodes_to_exclude"
+
 _LINES = ("names", "regex", "glob")
 _LISTS = ("nodes_to_exclude", "node_block_list")
 _PLACEMENTS = ("name_based", "layer_ann")
 _FORMATS = (*_LINES, "json", *_LISTS, "transformers", *_PLACEMENTS)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     add = parser.add_argument
     add(
@@ -37,7 +40,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="FILE", type=Path, help="the annotated ONNX file that layer_ann writes")
 
 
-def _run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     _check(options)
     from pytest_hierexport._tools.selection import find_nodes
 
@@ -85,12 +88,3 @@ def _print_names(options: argparse.Namespace, selection: Selection) -> None:
         print_json(CONSUMERS[options.format](selection))
     else:
         print_lines(CONSUMERS[options.format](selection))
-
-
-COMMAND = Command(
-    summary="list the nodes of modules for another tool",
-    description="Print the names of the nodes of some modules, in the form that a quantizer or ONNX Runtime takes.",
-    example="hierexport select tower.onnx encoder.layer.0 class:Pooler --format nodes_to_exclude",
-    add_arguments=_add_arguments,
-    run=_run,
-)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_json, print_line
 
+SUMMARY = "remove tags for a release"
+DESCRIPTION = (
+    "Remove the tags and the exporters' own metadata from an ONNX file. The sidecar beside the output "
+    "keeps the tags; from there every command reads them, and `carry` puts them back."
+)
+EXAMPLE = "hierexport strip tower.onnx -o release.onnx"
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     add_output(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     from pytest_hierexport._onnx.sidecar import sidecar_path
 
     check_output(options.output)
@@ -34,13 +40,3 @@ def _run(options: argparse.Namespace) -> None:
     else:
         kept = f"tags in {sidecar}" if sidecar else "the tags are in no sidecar, keep the input for them"
         print_line(f"{options.output}: {before:,} → {after:,} bytes, {1 - after / before:.1%} saved; {kept}", file=told)
-
-
-COMMAND = Command(
-    summary="remove tags for a release",
-    description="Remove the tags and the exporters' own metadata from an ONNX file. The sidecar beside the output "
-    "keeps the tags; from there every command reads them, and `carry` puts them back.",
-    example="hierexport strip tower.onnx -o release.onnx",
-    add_arguments=_add_arguments,
-    run=_run,
-)

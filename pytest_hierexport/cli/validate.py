@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_hierexport.cli.command import Command, whole_number
+from pytest_hierexport.cli.command import whole_number
 from pytest_hierexport.cli.files import add_file, as_path, shown_name
 from pytest_hierexport.cli.output import print_json, print_lines, progress
 
+SUMMARY = "check the rules on a file"
+DESCRIPTION = (
+    "Check every rule that needs no PyTorch model on an ONNX file and its sidecar. "
+    "Exit codes: 0 no rule is broken, 1 a rule is broken."
+)
+EXAMPLE = "hierexport validate tower.onnx"
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
@@ -21,7 +28,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     from pytest_hierexport._tools.validation import as_dict, as_lines, validate
 
     name = shown_name(options.file)
@@ -33,13 +40,3 @@ def _run(options: argparse.Namespace) -> int:
     else:
         print_lines(as_lines(results, name))
     return 0 if document["valid"] else 1
-
-
-COMMAND = Command(
-    summary="check the rules on a file",
-    description="Check every rule that needs no PyTorch model on an ONNX file and its sidecar. "
-    "Exit codes: 0 no rule is broken, 1 a rule is broken.",
-    example="hierexport validate tower.onnx",
-    add_arguments=_add_arguments,
-    run=_run,
-)

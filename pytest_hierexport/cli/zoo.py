@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 
 from pytest_hierexport._errors import UsageError, proposal
-from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_line
 
+SUMMARY = "list the built-in models"
+DESCRIPTION = "List the built-in models: the name, the family, and what is special about each."
+EXAMPLE = "hierexport zoo vision"
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("family", nargs="?", metavar="FAMILY", help="only the models of this family")
 
 
-def _run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     from pytest_hierexport._cases.zoo import EXTRAS, ZOO
 
     every = {**ZOO, **EXTRAS}
@@ -25,12 +28,3 @@ def _run(options: argparse.Namespace) -> None:
     widths = [max(map(len, column)) for column in (every, families)]
     for entry in entries:
         print_line(f"{entry.name:{widths[0]}}  {entry.family:{widths[1]}}  {entry.special}")
-
-
-COMMAND = Command(
-    summary="list the built-in models",
-    description="List the built-in models: the name, the family, and what is special about each.",
-    example="hierexport zoo vision",
-    add_arguments=_add_arguments,
-    run=_run,
-)
