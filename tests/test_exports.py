@@ -117,7 +117,7 @@ def test_unexpected_error_is_one_too_and_leaves_its_traceback(tmp_path: Path, mo
     def explode(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("pytest_hierexport._cases.exporting.export_case", explode)
+    monkeypatch.setattr("pytest_hierexport._pytest.outcome.export_case", explode)
     outcome = ExportStore(tmp_path).outcome(Counted().case())
     assert isinstance(outcome.error, ExportError)
     assert outcome.error.found == "ZeroDivisionError: a bug"

@@ -6,17 +6,14 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_hierexport._cases import Case
 from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._pytest import items
+from pytest_hierexport._pytest.plan import Plan
 from pytest_hierexport._text import escape, one_line
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.plan import Plan
 
 
 class CasesFile(pytest.Module):

@@ -11,14 +11,11 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pytest_hierexport._cases import Case
 from pytest_hierexport._files.paths import CONFIGURATIONS
 from pytest_hierexport._pytest.options import in_repeat
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.plan import Plan
+from pytest_hierexport._pytest.plan import Plan
 
 
 def repeat_command(plan: Plan, case: Case, test: str, *more: str) -> str:

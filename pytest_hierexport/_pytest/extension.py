@@ -16,6 +16,7 @@ from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._files.ownership import ForeignFileError
 from pytest_hierexport._pytest.ids import file_name, snapshot_folder
 from pytest_hierexport._pytest.suite import case_of
+from pytest_hierexport._rules.base import ExportedCase
 from pytest_hierexport._snapshot import is_snapshot, text
 from pytest_hierexport._snapshot.diff import diff
 
@@ -36,7 +37,6 @@ def hierarchy_text(data: object) -> str:
     from pytest_hierexport._export.result import Export
     from pytest_hierexport._onnx.graph import operators
     from pytest_hierexport._onnx.storage import load_proto, read
-    from pytest_hierexport._rules.base import ExportedCase
 
     if isinstance(data, Path):
         return text(read(data), operators(load_proto(data)))

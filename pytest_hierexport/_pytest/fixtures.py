@@ -11,6 +11,8 @@ import pytest
 
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.example import check_model
+from pytest_hierexport._cases.exporting import export_case
+from pytest_hierexport._cases.in_code import check_stated
 from pytest_hierexport._errors import CrashError, HierexportError, NoVerdictError
 from pytest_hierexport._export.choices import as_inputs
 from pytest_hierexport._pytest.ids import file_name
@@ -18,13 +20,12 @@ from pytest_hierexport._pytest.messages import CheckFailed, Message
 from pytest_hierexport._pytest.run import RUN
 from pytest_hierexport._pytest.snapshots import hierarchy_snapshot
 from pytest_hierexport._requests import check_arguments
+from pytest_hierexport._rules.base import ExportedCase
 from pytest_hierexport._text import one_line, printable
 
 if TYPE_CHECKING:
     import torch
     from syrupy.assertion import SnapshotAssertion
-
-    from pytest_hierexport._rules.base import ExportedCase
 
 
 def exported(config: pytest.Config, case: Case) -> ExportedCase:
@@ -68,10 +69,6 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
         """Export a model as it is, its weights untouched, and return what the rules and assertions see."""
         __tracebackhide__ = True
         check_arguments(hierexport, locals())
-        from pytest_hierexport._cases.exporting import export_case
-        from pytest_hierexport._cases.in_code import check_stated
-        from pytest_hierexport._rules.base import ExportedCase
-
         example = Example(model, *as_inputs(args, kwargs), dynamic_shapes)
         case = Case(
             name or type(model).__name__,

@@ -19,19 +19,15 @@ import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
-from pytest_hierexport._pytest.crashes import Crash
-from pytest_hierexport._pytest.summary import mark_crash
+from pytest_hierexport._pytest.crashes import Crash, Hang, HangFiles
+from pytest_hierexport._pytest.run import Run
+from pytest_hierexport._pytest.summary import Summary, mark_crash
 from pytest_hierexport._pytest.terminal import print_summary
 from pytest_hierexport._pytest.time_limit import SIGNAL
-
-if TYPE_CHECKING:
-    from pytest_hierexport._pytest.crashes import Hang, HangFiles
-    from pytest_hierexport._pytest.run import Run
-    from pytest_hierexport._pytest.summary import Summary
 
 _INTERVAL = 0.5
 """The seconds between two looks."""

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_hierexport._cases import Case
 from pytest_hierexport._errors import CrashError, HangError, HierexportError, NoVerdictError
 from pytest_hierexport._pytest.messages import CheckFailed, RuleBroken, error_message, rule_message
+from pytest_hierexport._pytest.outcome import ExportOutcome
 from pytest_hierexport._pytest.run import RUN, Run
 from pytest_hierexport._pytest.snapshots import check_snapshot
 from pytest_hierexport._pytest.suite import Suite
 from pytest_hierexport._report.results import SNAPSHOT, item_name
+from pytest_hierexport._rules.base import Rule
 from pytest_hierexport._stages import stage
 from pytest_hierexport._text import one_line, printable
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.outcome import ExportOutcome
-    from pytest_hierexport._rules.base import Rule
 
 _HANG: pytest.StashKey[HangError] = pytest.StashKey()
 """Where an item keeps that the export before it did not finish in time."""

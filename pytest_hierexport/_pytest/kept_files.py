@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import filecmp
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pytest_hierexport._cases import Case
 from pytest_hierexport._files.atomic import locked
 from pytest_hierexport._files.ownership import make_folder, replace_files
 from pytest_hierexport._pytest.ids import file_name
-from pytest_hierexport._pytest.outcome import MODULES, RECORD
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.outcome import ExportOutcome
-    from pytest_hierexport._pytest.run import Run
+from pytest_hierexport._pytest.outcome import MODULES, RECORD, ExportOutcome
+from pytest_hierexport._pytest.run import Run
 
 FOLDER = ".hierexport"
 CACHE = f"{FOLDER}/cache"

@@ -6,19 +6,17 @@ import ast
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pytest_hierexport._calls.hierarchy import Call
+from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.factories import file_of, find_module, line_of
+from pytest_hierexport._cases.manifest import line_of_model
 from pytest_hierexport._cases.steps import exported_case
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.unrecorded import unrecorded
+from pytest_hierexport._pytest.run import Run
+from pytest_hierexport._snapshot.diff import Difference
 from pytest_hierexport._snapshot.lines import members
-
-if TYPE_CHECKING:
-    from pytest_hierexport._calls.hierarchy import Call
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.run import Run
-    from pytest_hierexport._snapshot.diff import Difference
 
 _MOST = 5
 
@@ -29,8 +27,6 @@ def line_of_case(case: Case, file: Path) -> int:
         return line_of(file, case.source.rpartition(":")[2])
     if file != case.manifest:
         return 1
-    from pytest_hierexport._cases.manifest import line_of_model
-
     exported = exported_case(case)
     # The selector may give it another name: `other=models.toml::name`.
     return line_of_model(file, exported.source.partition(".toml::")[2] or exported.name)

@@ -12,24 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_hierexport._cases import Case
+from pytest_hierexport._cases.case import KnownFailure
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._pytest.commands import repeat_command
 from pytest_hierexport._pytest.kept_files import keep_files
+from pytest_hierexport._pytest.plan import Plan
+from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._report.failures import Failure, Finding, failure_of
+from pytest_hierexport._rules.base import Rule, Violation, places
 from pytest_hierexport._rules.messages import broken
+from pytest_hierexport._snapshot.diff import Difference
 from pytest_hierexport._text import aligned, one_line, printable
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._cases.case import KnownFailure
-    from pytest_hierexport._pytest.plan import Plan
-    from pytest_hierexport._pytest.run import Run
-    from pytest_hierexport._rules.base import Rule, Violation
-    from pytest_hierexport._snapshot.diff import Difference
 
 
 @dataclass(frozen=True)
@@ -97,8 +94,6 @@ def rule_message(run: Run, case: Case, test: str, rule: Rule, violations: Sequen
 
 
 def _headline(violations: Sequence[Violation]) -> str:
-    from pytest_hierexport._rules.base import places
-
     first = violations[0]
     number = f"{places(violations)}, " if len(violations) > 1 else ""
     return f"{number}{first.where}: {first.found}" if first.where else f"{number}{first.found}"

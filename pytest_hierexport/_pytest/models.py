@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +15,7 @@ from pytest_hierexport._pytest.items import export_before
 from pytest_hierexport._pytest.messages import CheckFailed, Message, known_failure_message
 from pytest_hierexport._pytest.properties import properties
 from pytest_hierexport._pytest.repeated import RepeatedFailures
+from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._pytest.session_cache import warnings
 from pytest_hierexport._pytest.snapshots import unused_ignored
 from pytest_hierexport._pytest.suite import case_of
@@ -23,13 +23,10 @@ from pytest_hierexport._pytest.summary import Summary, mark
 from pytest_hierexport._pytest.terminal import print_summary
 from pytest_hierexport._pytest.workers import is_worker
 from pytest_hierexport._report.results import SNAPSHOT
+from pytest_hierexport._rules.base import Rule
 from pytest_hierexport._rules.child import end_all
 from pytest_hierexport._stages import listening
 from pytest_hierexport._text import first_names, one_line, printable
-
-if TYPE_CHECKING:
-    from pytest_hierexport._pytest.run import Run
-    from pytest_hierexport._rules.base import Rule
 
 _TITLED = 8
 """The number of models that the header names."""

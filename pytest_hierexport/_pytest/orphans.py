@@ -16,20 +16,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.selectors import EVERYTHING
 from pytest_hierexport._cases.steps import exported_case
 from pytest_hierexport._files import ownership
 from pytest_hierexport._files.paths import absolute, relative
 from pytest_hierexport._pytest.ids import file_name, snapshot_file
 from pytest_hierexport._pytest.options import is_updating
+from pytest_hierexport._pytest.plan import Plan
 from pytest_hierexport._report.results import SNAPSHOT, Results, Status
+from pytest_hierexport._snapshot import is_hierarchy, is_snapshot
 from pytest_hierexport._text import escape
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.plan import Plan
 
 _CHECKED = frozenset({Status.PASSED, Status.FAILED})
 _FILES = ".toml", ".ini", ".cfg", "conftest.py"
@@ -78,8 +76,6 @@ def former(plan: Plan, case: Case, file: Path, text: str) -> tuple[Path, bool] |
     state the case, and has the same text; of several, it is the one of the case's step. Where none has, it is the only
     orphan of whole selections, if the model is the only one without a snapshot; a shard does not know that.
     """
-    from pytest_hierexport._snapshot import is_hierarchy
-
     names = {f"{file_name(case.name)}.txt" for case in plan.selected}
     folder = next(each for each in _folders(plan, whole=True) if each.path == file.parent)
     names |= folder.of_others(file.name)
@@ -128,16 +124,12 @@ class _Folder:
 
     def listed(self) -> list[Path]:
         """Return the snapshots of no case that were written for no other selection that still exists."""
-        from pytest_hierexport._snapshot import is_snapshot
-
         listed = ownership.read_list(self.path) if self.whole else {}
         gone = [name for name, owners in listed.items() if name not in self.cases and not self._others(owners)]
         return [self.path / name for name in gone if is_snapshot(self.path / name)]
 
     def unlisted(self) -> list[Path]:
         """Return the files of no case that are on no list and hold a hierarchy."""
-        from pytest_hierexport._snapshot import is_hierarchy
-
         known = {*ownership.read_list(self.path), *self.cases}
         files = [file for file in self.path.glob("*.txt") if file.name not in known] if self.whole else []
         return [file for file in files if not file.is_symlink() and is_hierarchy(file)]

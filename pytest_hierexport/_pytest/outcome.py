@@ -11,18 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport import _errors as errors
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._calls.entries import ModuleEntry, from_lines, module_entries, to_lines
+from pytest_hierexport._calls.modules import Module
+from pytest_hierexport._cases import Case, Example
+from pytest_hierexport._cases.deploying import deploy
+from pytest_hierexport._cases.exporting import export_case
+from pytest_hierexport._cases.thin_check import check_thin
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError, in_words
+from pytest_hierexport._rules.base import ExportedCase
+from pytest_hierexport._snapshot import details, text
 from pytest_hierexport._stages import stage
 from pytest_hierexport._text import escape
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-    from pytest_hierexport._calls.attribution import Attribution
-    from pytest_hierexport._calls.entries import ModuleEntry
-    from pytest_hierexport._calls.modules import Module
-    from pytest_hierexport._cases import Case, Example
-    from pytest_hierexport._rules.base import ExportedCase
 
 RECORD = "export.json"
 """The file in an export's folder that holds its outcome."""
@@ -56,8 +59,6 @@ class ExportOutcome:
 
     def modules(self) -> tuple[ModuleEntry, ...]:
         """Return the module instances of the export; none where it failed."""
-        from pytest_hierexport._calls.entries import from_lines
-
         try:
             return from_lines((self.folder / MODULES).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -76,8 +77,6 @@ class ExportOutcome:
 
     def exported(self, case: Case, example: Example | None) -> ExportedCase:
         """Return the export as the rules take it; without an example they build the model again."""
-        from pytest_hierexport._rules.base import ExportedCase
-
         return ExportedCase(case, self.path, example, self.exporter)
 
     @contextmanager
@@ -114,13 +113,9 @@ def export_into(folder: Path, case: Case) -> tuple[ExportOutcome, Example | None
     """Export a case into a folder; return the outcome and, where it succeeds, the model with its inputs."""
     try:
         example = case.load()
-        from pytest_hierexport._cases.exporting import export_case
-
         exported = export_case(case, example, folder / _MODEL)
         shown = _shown(folder, case, exported.model, exported.attribution, exported.modules)
         if case.weights == "thin":
-            from pytest_hierexport._cases.thin_check import check_thin
-
             with stage("comparing with the real model"):
                 check_thin(case)
     except BaseException as error:  # noqa: BLE001  # no error of one export may cost the other models their tests
@@ -131,8 +126,6 @@ def export_into(folder: Path, case: Case) -> tuple[ExportOutcome, Example | None
 def deploy_into(folder: Path, case: Case, previous: ExportOutcome) -> ExportOutcome:
     """Apply a case's step to the file of the case before it, into a folder; return the outcome."""
     try:
-        from pytest_hierexport._cases.deploying import deploy
-
         shown = _shown(folder, case, *deploy(case.step, previous.path, folder / _MODEL))
     except BaseException as error:  # noqa: BLE001  # no error of one step may cost the other models their tests
         return _failed(folder, case, error)
@@ -143,9 +136,7 @@ def _shown(
     folder: Path, case: Case, model: ir.Model, attribution: Attribution, modules: tuple[Module, ...]
 ) -> dict[str, Any]:
     """Return what an outcome shows of a tagged model; write its modules, which are many, into the folder."""
-    from pytest_hierexport._calls.entries import module_entries, to_lines
     from pytest_hierexport._onnx.graph import initializer_bytes, operators, shaped_operators
-    from pytest_hierexport._snapshot import details, text
 
     by_key = operators(model)
     entries = module_entries(attribution, modules, by_key, initializer_bytes(model))

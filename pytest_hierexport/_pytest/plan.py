@@ -22,12 +22,12 @@ from pytest_hierexport._pytest.options import TIMEOUT, Settings
 from pytest_hierexport._pytest.shards import in_shard, read_durations
 from pytest_hierexport._report.results import SNAPSHOT, item_name
 from pytest_hierexport._requests import check_fields
+from pytest_hierexport._rules import registry
+from pytest_hierexport._rules.base import NEEDS, Rule
 from pytest_hierexport._text import escape
 
 if TYPE_CHECKING:
     import pytest
-
-    from pytest_hierexport._rules.base import Rule
 
 
 def selected_cases(settings: Settings, own: Mapping[str, Case] | None = None) -> tuple[Case, ...]:
@@ -132,9 +132,6 @@ class Plan:
         Raises:
             UsageError: A rule that was asked for, or is known to fail, does not exist, or two share an id.
         """
-        from pytest_hierexport._rules import registry
-        from pytest_hierexport._rules.base import Rule
-
         hook = self.config.hook.pytest_hierexport_rules
         own = [rule for returned in hook(config=self.config) for rule in _checked(returned, Rule, _RULES)]
         for rule in own:
@@ -148,8 +145,6 @@ class Plan:
 
     def rules_on(self, case: Case) -> tuple[Rule, ...]:
         """Return the rules that are checked on a case, the cheap ones first."""
-        from pytest_hierexport._rules.base import NEEDS
-
         ordered = sorted(self.applicable(case), key=lambda rule: NEEDS.index(rule.needs))
         return tuple(rule for rule in ordered if rule.needs == "file" or not self.settings.chosen.fast)
 

@@ -12,17 +12,14 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_hierexport._pytest.clock import UnderWay, under_way
 from pytest_hierexport._text import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PROGRESS = "progress"
 """The folder, in the run folder, in which processes tell what they work on."""

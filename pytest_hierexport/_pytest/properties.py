@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._cases import Case
+from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._text import printable
 
 if TYPE_CHECKING:
     import pytest
-
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.run import Run
 
 
 def properties(

@@ -8,15 +8,11 @@ The others are failures for everything else: pytest's exit code, `--maxfail`, `-
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from pytest_hierexport._cases import Case
+from pytest_hierexport._pytest.messages import CheckFailed
 from pytest_hierexport._report.results import without_repeat
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.messages import CheckFailed
 
 _MARK = "hierexport_repeats"
 """The attribute of a report that names the first test; a worker sends it to the controller."""

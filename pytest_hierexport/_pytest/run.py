@@ -6,21 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_hierexport._cases import Case
 from pytest_hierexport._errors import CrashError, HangError
 from pytest_hierexport._pytest.clock import StageClock
 from pytest_hierexport._pytest.commands import repeat_command
 from pytest_hierexport._pytest.crashes import Crash, Crashes
+from pytest_hierexport._pytest.outcome import ExportOutcome
 from pytest_hierexport._pytest.plan import Plan
 from pytest_hierexport._pytest.store import ExportStore
 from pytest_hierexport._pytest.time_limit import TimedOut, TimeLimit
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.outcome import ExportOutcome
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ from xdist.scheduler import LoadFileScheduling, LoadGroupScheduling, LoadScopeSc
 from pytest_hierexport._report.results import is_item
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from xdist.workermanage import WorkerController
 
 

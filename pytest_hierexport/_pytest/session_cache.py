@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,12 +18,8 @@ from pytest_hierexport._cache.upkeep import is_cache_alone
 from pytest_hierexport._files.atomic import write_new
 from pytest_hierexport._files.paths import PACKAGE, digest_of_all, is_installed, text_digest
 from pytest_hierexport._pytest.kept_files import CACHE
+from pytest_hierexport._pytest.options import Settings
 from pytest_hierexport._text import first_names
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytest_hierexport._pytest.options import Settings
 
 _READS: pytest.StashKey[Reads] = pytest.StashKey()
 _EARLY: pytest.StashKey[list[str]] = pytest.StashKey()

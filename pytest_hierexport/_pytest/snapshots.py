@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_hierexport._cases import Case
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.commands import repeat_command, update_command
+from pytest_hierexport._pytest.locating import places
 from pytest_hierexport._pytest.messages import CheckFailed, item_message
 from pytest_hierexport._pytest.options import is_updating
 from pytest_hierexport._pytest.orphans import former
+from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._report.failures import Finding
+from pytest_hierexport._snapshot import is_detailed
+from pytest_hierexport._snapshot.diff import compare, headline, lines_of
 from pytest_hierexport._text import aligned, one_line
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
-
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.run import Run
 
 
 def hierarchy_snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
@@ -68,8 +70,6 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         CheckFailed: There is no snapshot, or another.
         pytest.skip.Exception: There is no folder of snapshots yet.
     """
-    from pytest_hierexport._snapshot import is_detailed
-
     file, is_update = run.plan.snapshot(case), is_updating(run.plan.config)
     failures = _Failures(run, case, request.node.name, file)
     if not file.exists() and not is_update:
@@ -159,9 +159,6 @@ class _Failures:
         self, title: str, expected: str, found: str, to_do: str, *, texts: tuple[str, str] = ("", "")
     ) -> CheckFailed:
         """Return the failure, with the changes from one text to the other; `expected` is said of the file."""
-        from pytest_hierexport._pytest.locating import places
-        from pytest_hierexport._snapshot.diff import compare, headline, lines_of
-
         expected, difference = f"{self.run.plan.shown(self.file)}{expected}", compare(*texts)
         shown = [f"    {line}" for line in lines_of(difference)]
         if shown:

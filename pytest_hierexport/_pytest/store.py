@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport._cache.cache import Cache
+from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.exporting import module_of
 from pytest_hierexport._cases.factories import file_of, find_module
 from pytest_hierexport._cases.steps import ONNXRUNTIME, exported_case
@@ -25,14 +27,11 @@ from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._files.paths import absolute, digest_of_all, is_installed, text_digest
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, deploy_into, export_into, from_fields, from_record
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
 from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
-
-    from pytest_hierexport._cache.cache import Cache
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
 
 
 @contextmanager
@@ -245,8 +244,6 @@ def _verdict(check: Callable[[], list[Violation]]) -> dict[str, Any]:
 
 
 def _violations(value: Mapping[str, Any]) -> list[Violation]:
-    from pytest_hierexport._rules.base import Violation
-
     if (missing := value.get("no_verdict")) is not None:
         raise NoVerdictError(**missing)
     return [Violation(**violation) for violation in value["violations"]]

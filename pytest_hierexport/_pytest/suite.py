@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-if TYPE_CHECKING:
-    from pytest_hierexport._cases import Case
+from pytest_hierexport._cases import Case
 
 
 class Suite:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport._cases import Case
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.paths import relative
 from pytest_hierexport._files.versions import commit, installed_versions
+from pytest_hierexport._pytest.crashes import Crash
 from pytest_hierexport._pytest.locating import line_of_case
 from pytest_hierexport._pytest.messages import Message, error_message
 from pytest_hierexport._pytest.orphans import Orphans, settle
 from pytest_hierexport._pytest.outputs import write_output
+from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._pytest.shards import store_durations
+from pytest_hierexport._report import as_markdown, rendered
 from pytest_hierexport._report.results import (
     SNAPSHOT,
     Check,
@@ -29,13 +34,7 @@ from pytest_hierexport._report.results import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pytest
-
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.crashes import Crash
-    from pytest_hierexport._pytest.run import Run
 
 _MARK = "hierexport"
 _DISTRIBUTIONS = (
@@ -109,8 +108,6 @@ class Summary:
         tells = not plan.cases or self.interrupted
         if not self.checks and (not tells or plan.config.option.collectonly):
             return
-        from pytest_hierexport._report import as_markdown, rendered
-
         try:
             self.orphans = settle(plan, self.results())
         except OSError as error:

@@ -10,6 +10,7 @@ from pytest_hierexport._files.ownership import LIST
 from pytest_hierexport._files.paths import relative
 from pytest_hierexport._pytest.commands import update_command
 from pytest_hierexport._pytest.summary import Summary
+from pytest_hierexport._report import as_lines, error_commands
 from pytest_hierexport._report.results import SNAPSHOT, Results, Status, slowest_stages, warnings_of
 from pytest_hierexport._text import first_names, one_line
 
@@ -29,8 +30,6 @@ def print_summary(summary: Summary, reporter: pytest.TerminalReporter) -> None:
 
 def _sections(summary: Summary, results: Results) -> Iterator[tuple[Iterable[str], dict[str, bool]]]:
     """Yield lines with their markup."""
-    from pytest_hierexport._report import as_lines, error_commands
-
     orphans = summary.orphans
     yield as_lines(results), {}
     yield warnings_of(results), {"red": True, "bold": True}

@@ -17,16 +17,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from traceback import walk_stack
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from pytest_hierexport._errors import Interruption
 from pytest_hierexport._pytest.crashes import Hang, HangFiles
 from pytest_hierexport._stages import LOADING, Stages, listening
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Windows has neither signal; the session refuses to start there.
 SIGNAL: int = getattr(signal, "SIGURG", 0)

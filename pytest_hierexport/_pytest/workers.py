@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_hierexport._pytest.crashes import Crash, HangFiles, ending
+from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._pytest.summary import Summary, mark_crash
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from xdist.scheduler import Scheduling
     from xdist.workermanage import WorkerController
-
-    from pytest_hierexport._pytest.run import Run
 
 RUN_NAME = "hierexport"
 """The key of the run folder's name in a worker's input."""
