@@ -14,6 +14,8 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_hierexport._cases.example import Example, check_model, parts_of
+from pytest_hierexport._cases.inputs import describe, example_inputs
+from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import CollectError, UsageError, gist, pass_on, refuse_coroutine
 from pytest_hierexport._export.choices import as_inputs
 from pytest_hierexport._stages import load_torch, stage
@@ -120,8 +122,6 @@ class Case:
                 return self._load_without_weights()
             example = self._as_example(self._made())
             if self.randomise:
-                from pytest_hierexport._cases.weights import randomise
-
                 randomise(example.model, SEED)
         return example
 
@@ -161,8 +161,6 @@ class Case:
         model = check_model(parts.get("model"), self._promise, _describe(made))
         notes = made.notes if isinstance(made, Example) else ()
         if "args" not in parts and "kwargs" not in parts:
-            from pytest_hierexport._cases.inputs import describe, example_inputs
-
             parts["kwargs"] = example_inputs(model, self.name)
             do = "return them as well, or state them in a manifest"
             notes = (f"its inputs were guessed: {describe(parts['kwargs'])}; to choose others, {do}",)

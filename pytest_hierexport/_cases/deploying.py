@@ -7,18 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._calls.modules import Module
 from pytest_hierexport._cases.exporting import check_written, errors_told, own_function, process_as_found
 from pytest_hierexport._cases.steps import ONNXRUNTIME
 from pytest_hierexport._errors import ExportError, NoVerdictError, UsageError, refuse_coroutine
 from pytest_hierexport._files.temporary import temporary_folder
+from pytest_hierexport._onnx.absent import lacks_data
+from pytest_hierexport._onnx.external import locations
+from pytest_hierexport._onnx.sidecar import read_sidecar
 from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
-
-    from pytest_hierexport._calls.attribution import Attribution
-    from pytest_hierexport._calls.modules import Module
 
 _DO = "write the model to the second path that the function is given"
 
@@ -39,9 +41,7 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
     """
     from pytest_hierexport._carry import carry
     from pytest_hierexport._onnx import storage
-    from pytest_hierexport._onnx.absent import lacks_data
     from pytest_hierexport._onnx.models import as_ir
-    from pytest_hierexport._onnx.sidecar import read_sidecar
 
     proto = storage.load_proto(exported)
     if step in ONNXRUNTIME and lacks_data(proto):
@@ -68,8 +68,6 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
 
 def _data(proto: onnx.ModelProto, folder: Path) -> list[Path]:
     """Return the files with a model's external data: an exporter of one's own may name them as it likes."""
-    from pytest_hierexport._onnx.external import locations
-
     files = (folder / name for name in sorted({location for _, location in locations(proto)}))
     return [file for file in files if file.is_file()]
 

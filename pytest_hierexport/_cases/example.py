@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import CollectError
 from pytest_hierexport._export.choices import as_inputs
+from pytest_hierexport._export.modules import check_initialised
 
 if TYPE_CHECKING:
     import torch
@@ -55,8 +56,6 @@ def check_model(model: object, expected: str, found: str) -> torch.nn.Module:
         UsageError: A module of it was not initialised.
     """
     import torch
-
-    from pytest_hierexport._export.modules import check_initialised
 
     if isinstance(model, torch.nn.Module) and not isinstance(model, torch.jit.ScriptModule):
         check_initialised(model)

@@ -12,8 +12,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._errors import (
     ExportError,
     TagError,
@@ -24,12 +26,10 @@ from pytest_hierexport._errors import (
     refuse_coroutine,
 )
 from pytest_hierexport._export.choices import ExportOptions, is_own
+from pytest_hierexport._export.result import Export
+from pytest_hierexport._files.atomic import staged
+from pytest_hierexport._onnx.sidecar import sidecar_path
 from pytest_hierexport._stages import stage
-
-if TYPE_CHECKING:
-    from pytest_hierexport._calls.attribution import Attribution
-    from pytest_hierexport._cases import Case, Example
-    from pytest_hierexport._export.result import Export
 
 _DEFAULTS = ExportOptions()
 _OLD_OPSET = 17
@@ -69,7 +69,6 @@ def _by_own(case: Case, example: Example, path: Path) -> Export:
     """
     import torch
 
-    from pytest_hierexport._export.result import Export
     from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode, weights_as_found
     from pytest_hierexport._onnx import storage
     from pytest_hierexport._onnx.models import as_ir
@@ -142,9 +141,6 @@ def check_written(path: Path, who: str, do: str) -> None:
 @contextmanager
 def _landing(path: Path) -> Iterator[Path]:
     """Give a path for a new file; at the end it and the files beside and below it replace the old ones atomically."""
-    from pytest_hierexport._files.atomic import staged
-    from pytest_hierexport._onnx.sidecar import sidecar_path
-
     with staged(path) as stage:
         made = stage.folder / path.name
         yield made

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hierexport._cases.case import Case, KnownFailure, Step
+from pytest_hierexport._cases.checkpoint import with_remote_code
 from pytest_hierexport._cases.example import Example, parts_of
 from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._cases.inputs import InputSpec
@@ -239,8 +240,6 @@ def _thin(table: _Table, name: str, select: Select) -> Case | None:
 
 def _model(table: _Table, key: str, name: str, select: Select) -> Case:
     """Return the case of a selector in the entry, whose paths start at the manifest."""
-    from pytest_hierexport._cases.checkpoint import with_remote_code
-
     selector = table.values[key]
     if selector.endswith(".toml"):
         raise table.wrong(key, "a single model", selector)

@@ -14,6 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.case import Case
+from pytest_hierexport._cases.checkpoint import checkpoint_case
+from pytest_hierexport._cases.factories import (
+    call_by_name,
+    check_defined,
+    factories_of,
+    file_of,
+    find_module,
+    functions_of,
+    load_from_file,
+    load_from_module,
+    proposed_function,
+)
+from pytest_hierexport._cases.manifest import read_manifest, read_selectors
 from pytest_hierexport._errors import CollectError, NoVerdictError, UsageError, not_installed, proposal, similar
 from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import absolute, exists, is_folder
@@ -44,8 +57,6 @@ class _Project:
 
     def selectors(self) -> dict[str, str]:
         """Return the selector of each model by its name: of those in code, and in manifests, also in the root's."""
-        from pytest_hierexport._cases.manifest import read_selectors
-
         found = dict(zip(self.own, self.own, strict=True))
         for path in (*self.manifests, *sorted(self.root.glob(f"*{_MANIFEST}"))):
             # A file that is no manifest offers none.
@@ -153,8 +164,6 @@ def _cases(selector: str, project: _Project) -> list[Case]:
 
 
 def _manifest(selector: str, root: Path) -> list[Case]:
-    from pytest_hierexport._cases.manifest import read_manifest
-
     file, ending, name = selector.partition(f"{_MANIFEST}::")
     path = _existing(f"{file}{_MANIFEST}" if ending else selector, root, "a manifest")
     return read_manifest(path, selector, select, name or None)
@@ -162,14 +171,6 @@ def _manifest(selector: str, root: Path) -> list[Case]:
 
 def _file_factories(selector: str, root: Path) -> list[Case]:
     """Return the case of a factory, or of every factory of a file whose name matches a glob."""
-    from pytest_hierexport._cases.factories import (
-        check_defined,
-        factories_of,
-        functions_of,
-        load_from_file,
-        proposed_function,
-    )
-
     file, _, name = selector.rpartition("::") if "::" in selector else (selector, "", "")
     path = _existing(file, root, "a Python file")
     if is_folder(path):
@@ -194,8 +195,6 @@ def _file_factories(selector: str, root: Path) -> list[Case]:
 
 
 def _module_factory(selector: str, root: Path) -> Case:
-    from pytest_hierexport._cases.factories import check_defined, file_of, find_module, load_from_module
-
     module, _, name = selector.partition(":")
     found = find_module(module, root)
     if found is None or not name:
@@ -211,8 +210,6 @@ def _module_factory(selector: str, root: Path) -> Case:
 
 
 def _checkpoint(selector: str, root: Path) -> Case:
-    from pytest_hierexport._cases.checkpoint import checkpoint_case
-
     return checkpoint_case(_existing(selector, root, "a checkpoint folder"), selector)
 
 
@@ -281,8 +278,6 @@ def _zoo_case(entry: Entry) -> Case:
 
 
 def _zoo_model(module: str, factory: str, *, extra: str) -> object:
-    from pytest_hierexport._cases.factories import call_by_name
-
     what = "for a model of the zoo"
     try:
         return call_by_name(importlib.import_module(module), factory)

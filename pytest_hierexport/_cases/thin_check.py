@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_hierexport._cases.case import Case, thinned
+from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._files.temporary import temporary_folder
+from pytest_hierexport._onnx.graph import operators
 from pytest_hierexport._snapshot import text
 from pytest_hierexport._snapshot.diff import diff
 
@@ -35,9 +37,6 @@ def check_thin(case: Case) -> None:
 
 
 def _hierarchy(case: Case) -> str:
-    from pytest_hierexport._cases.exporting import export_case
-    from pytest_hierexport._onnx.graph import operators
-
     bare = replace(case, weights="none", thin=None)
     with temporary_folder() as folder:
         exported = export_case(bare, bare.load(), Path(folder, "model.onnx"))

@@ -16,16 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pytest_hierexport._cases.example import Example
 from pytest_hierexport._cases.weightless import without_weights
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cases.example import Example
 
 ENOUGH = 8_000_000
 """The number of parameters at which a model is thin."""

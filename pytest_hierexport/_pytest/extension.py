@@ -12,8 +12,10 @@ from syrupy.extensions.base import AbstractSyrupyExtension
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from pytest_hierexport._errors import HierexportError
+from pytest_hierexport._export.result import Export
 from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._files.ownership import ForeignFileError
+from pytest_hierexport._onnx.graph import operators
 from pytest_hierexport._pytest.ids import file_name, snapshot_folder
 from pytest_hierexport._pytest.suite import case_of
 from pytest_hierexport._rules.base import ExportedCase
@@ -34,8 +36,6 @@ def hierarchy_text(data: object) -> str:
     """
     if isinstance(data, str):
         return data
-    from pytest_hierexport._export.result import Export
-    from pytest_hierexport._onnx.graph import operators
     from pytest_hierexport._onnx.storage import load_proto, read
 
     if isinstance(data, Path):

@@ -19,6 +19,7 @@ from pytest_hierexport._cases.deploying import deploy
 from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._cases.thin_check import check_thin
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError, in_words
+from pytest_hierexport._onnx.graph import initializer_bytes, operators, shaped_operators
 from pytest_hierexport._rules.base import ExportedCase
 from pytest_hierexport._snapshot import details, text
 from pytest_hierexport._stages import stage
@@ -136,8 +137,6 @@ def _shown(
     folder: Path, case: Case, model: ir.Model, attribution: Attribution, modules: tuple[Module, ...]
 ) -> dict[str, Any]:
     """Return what an outcome shows of a tagged model; write its modules, which are many, into the folder."""
-    from pytest_hierexport._onnx.graph import initializer_bytes, operators, shaped_operators
-
     by_key = operators(model)
     entries = module_entries(attribution, modules, by_key, initializer_bytes(model))
     (folder / MODULES).write_text(to_lines(entries), encoding="utf-8")
