@@ -16,15 +16,7 @@ from typing import Any
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._cases import Case, Example
-from pytest_hierexport._errors import (
-    ExportError,
-    TagError,
-    UsageError,
-    first_told,
-    gist,
-    pass_on,
-    refuse_coroutine,
-)
+from pytest_hierexport._errors import ExportError, TagError, UsageError, first_told, gist, pass_on, refuse_coroutine
 from pytest_hierexport._export.choices import ExportOptions, is_own
 from pytest_hierexport._export.result import Export
 from pytest_hierexport._files.atomic import staged

@@ -23,15 +23,7 @@ from pytest_hierexport._pytest.outputs import write_output
 from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._pytest.shards import store_durations
 from pytest_hierexport._report import as_markdown, rendered
-from pytest_hierexport._report.results import (
-    SNAPSHOT,
-    Check,
-    Model,
-    Part,
-    Results,
-    RuleText,
-    Status,
-)
+from pytest_hierexport._report.results import SNAPSHOT, Check, Model, Part, Results, RuleText, Status
 
 if TYPE_CHECKING:
     import pytest

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport.cli.command import whole_number
-from pytest_hierexport.cli.files import (
-    add_file,
-    check_json_output,
-    check_output,
-    load_arrays,
-    load_file,
-    write_json,
-)
+from pytest_hierexport.cli.files import add_file, check_json_output, check_output, load_arrays, load_file, write_json
 from pytest_hierexport.cli.output import print_json, print_lines, progress, terminal_width
 
 if TYPE_CHECKING:
