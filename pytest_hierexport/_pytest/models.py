@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from pytest_hierexport._cases import Case
 from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._files.temporary import keep_temporary_files_in
 from pytest_hierexport._pytest import collection
 from pytest_hierexport._pytest.items import export_before
 from pytest_hierexport._pytest.messages import CheckFailed, Message, known_failure_message
-from pytest_hierexport._pytest.properties import properties
 from pytest_hierexport._pytest.repeated import RepeatedFailures
 from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._pytest.session_cache import warnings
@@ -120,7 +120,7 @@ class ModelsPlugin:
             self.repeated.tell_once(report, case, error)
         if report.when != "teardown":
             # JUnit's writer takes the properties from the report of the teardown.
-            item.user_properties += properties(self.run, case, check, report, stages)
+            item.user_properties += _properties(self.run, case, check, report, stages)
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -188,3 +188,24 @@ def _message(report: pytest.TestReport, error: BaseException | None) -> Message:
     text = getattr(error, "msg", None)
     failure = error.failure if isinstance(error, CheckFailed) else None
     return Message(text if isinstance(text, str) else report.longreprtext, failure)
+
+
+def _properties(
+    run: Run, case: Case, check: str, report: pytest.TestReport, stages: Mapping[str, float]
+) -> Iterator[tuple[str, object]]:
+    """Yield the properties of a phase of a test that its JUnit report shows.
+
+    model MODEL, rule MUST-002, exporter dynamo, nodes 84      with the call
+    stage exporting, seconds exporting 4.1                     with each phase, what it spent its time on
+    """
+    for stage, seconds in stages.items():
+        yield f"seconds {stage}", round(seconds, 3)
+    if report.when == "call":
+        outcome = run.store.known_outcome(case)
+        if outcome is not None and outcome.error is not None:
+            outcome = None
+        yield "model", printable(case.name)
+        yield "rule", check
+        yield "exporter", outcome.exporter if outcome else ""
+        yield "nodes", sum(outcome.coverage.values()) if outcome else 0
+        yield "stage", "check" if outcome else "export"
