@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from pages import DIRECTIVE, follow, in_fork
 from projects import Project
 from pytest_hierexport import export, read
-from pytest_hierexport.cli import _commands, _parser
+from pytest_hierexport.cli import _parser
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -100,7 +100,7 @@ def test_the_rule_of_the_rules_page_finds_a_large_graph(project: Project) -> Non
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_every_command_of_hierexport_that_is_shown_parses(page: Path) -> None:
-    parser = _parser(_commands())
+    parser = _parser()
     for block in fences(page, "console"):
         for line in re.findall(r"^\$ (?:[\w/]+/)?hierexport (.*)", block, re.MULTILINE):
             words = shlex.split(line.partition(" > ")[0], comments=True)

@@ -18,7 +18,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_hierexport.cli import _commands, main
+from pytest_hierexport.cli import _COMMANDS, main
 
 ESCAPE = "\x1b[31mred\x1b]0;title\x07\u202e"
 MANY = 5_000
@@ -28,7 +28,7 @@ SECONDS = 60
 def with_inputs() -> dict[str, list[str]]:
     """Return the example of every command that takes an ONNX file, the file as FILE and outputs as OUT."""
     found = {}
-    for name, command in _commands().items():
+    for name, command in _COMMANDS.items():
         words = shlex.split(command.EXAMPLE)[1:]
         behind_output = [False, *(word in {"-o", "--output"} for word in words)]
         example = [

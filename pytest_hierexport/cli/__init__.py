@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from pytest_hierexport._errors import (
     CollectError,
@@ -22,29 +21,48 @@ from pytest_hierexport._errors import (
     skips,
 )
 from pytest_hierexport._files.versions import check_requirements
+from pytest_hierexport.cli import (
+    analyze,
+    cache,
+    carry,
+    compare,
+    diff,
+    diverge,
+    export,
+    extract,
+    functions,
+    init,
+    merge,
+    profile,
+    rename,
+    select,
+    strip,
+    validate,
+    zoo,
+)
 from pytest_hierexport.cli.command import Command
 
 __all__ = ["main"]
 
-_COMMANDS = (
-    "init",
-    "export",
-    "analyze",
-    "select",
-    "rename",
-    "merge",
-    "compare",
-    "profile",
-    "validate",
-    "diff",
-    "strip",
-    "extract",
-    "functions",
-    "diverge",
-    "carry",
-    "cache",
-    "zoo",
-)
+_COMMANDS: dict[str, Command] = {
+    "init": init,
+    "export": export,
+    "analyze": analyze,
+    "select": select,
+    "rename": rename,
+    "merge": merge,
+    "compare": compare,
+    "profile": profile,
+    "validate": validate,
+    "diff": diff,
+    "strip": strip,
+    "extract": extract,
+    "functions": functions,
+    "diverge": diverge,
+    "carry": carry,
+    "cache": cache,
+    "zoo": zoo,
+}
 """The files of this folder with a command, in the order of the help."""
 
 _SHELLS = ("bash", "zsh")
@@ -63,13 +81,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments after the program's name; None takes the process's.
     """
     given = sys.argv[1:] if argv is None else argv
-    commands = _commands()
     failed, usage = _OF_DIFFERENCES.get(given[0] if given else "", (_FAILED, _USAGE))
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name of a model may hold characters that the console's encoding lacks.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        options = _parser(commands).parse_args(given)
+        options = _parser().parse_args(given)
         check_requirements()
         run: Command = options.command
         code = run.run(options) or 0
@@ -140,11 +157,7 @@ class _Parser(argparse.ArgumentParser):
         )
 
 
-def _commands() -> dict[str, Command]:
-    return {name: cast("Command", importlib.import_module(f"{__name__}.{name}")) for name in _COMMANDS}
-
-
-def _parser(listed: Mapping[str, Command]) -> argparse.ArgumentParser:
+def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="hierexport",
         description="Export PyTorch models to ONNX with every node tagged.",
@@ -158,7 +171,7 @@ def _parser(listed: Mapping[str, Command]) -> argparse.ArgumentParser:
         help="print a completion script for a shell: source <(hierexport --print-completion bash)",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for name, command in listed.items():
+    for name, command in _COMMANDS.items():
         own = commands.add_parser(
             name, help=command.SUMMARY, description=command.DESCRIPTION, epilog=f"example: {command.EXAMPLE}"
         )
