@@ -73,11 +73,12 @@ def _origins_where_called(
     """Return the origins of each node; in a function's body, those at or below the call's, where there are any."""
     found: dict[Node, Origins] = {}
     for node in flat.nodes:
-        origins = attribution.nodes.get(node.key, ())
+        found[node] = attribution.nodes.get(node.key, ())
         calling = next((each for each in node.around if each.source.op_identifier() in functions), None)
-        callers = {origin.call for origin in found[calling]} if calling else set()
-        own = (each for each in origins if not callers.isdisjoint(attribution.hierarchy.lineage(each.call)))
-        found[node] = tuple(own) or origins
+        if calling is not None:
+            callers = {origin.call for origin in found[calling]}
+            own = (o for o in found[node] if not callers.isdisjoint(attribution.hierarchy.lineage(o.call)))
+            found[node] = tuple(own) or found[node]
     return found
 
 

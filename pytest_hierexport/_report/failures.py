@@ -72,5 +72,7 @@ def known(cls: type, content: Mapping[str, Any]) -> dict[str, Any]:
 def read_failure(content: Mapping[str, Any]) -> Failure:
     """Return a failure of a report as this release has it; older reports tell neither renames nor moves."""
     lists = {kind: [known(cls, each) for each in content.get(kind, ())] for kind, cls in _KINDS.items()}
-    failure: Failure = _printable({name: content[name] for name in ("kept", "repeat", "more")} | lists)
+    stated = {name: content[name] for name in ("kept", "repeat", "more")}
+    # In the order of `failure_of`: a merged report is byte for byte that of the whole run.
+    failure: Failure = _printable({"findings": (), **stated, **lists})
     return failure
