@@ -196,6 +196,11 @@ class TestCalls:
         for operator in ("Shape", "Gather", "Unsqueeze", "Expand"):
             assert owners(result, operator) == [["a"], ["a"], ["b"]]
 
+    def test_both_initial_states_of_an_lstm_are_its_own(self) -> None:
+        result = exported(Runs(lambda m, x: m.b(m.a(x)[0]), a=nn.LSTM(4, 4), b=Gate()), torch.randn(3, 2, 4))
+        assert owners(result, "Expand") == [["a"], ["a"]]
+        assert result.attribution.coverage()["derived"] == 0
+
     @pytest.mark.parametrize("opset", [13, 14, 15, 16, 17, 18])
     def test_old_opsets_are_served(self, opset: int) -> None:
         result = exported(Runs(lambda m, x: m.a(m.a(x)), a=Gate()), opset=opset)

@@ -13,6 +13,7 @@ on the way from the values that it takes to those that it gives: a backward slic
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
 from pytest_hierexport._calls.attribution import Evidence, Origin
@@ -28,8 +29,8 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
     anchors = find_anchors(match)
     left = {node for node in match.after.nodes if node not in match.matched}
     found: dict[Node, list[list[Origin]]] = defaultdict(list)
-    for end in match.after.nodes:
-        if end in left and _gives_known(anchors, end) and not _is_new_constant(anchors, end):
+    for end in _ends(anchors):
+        if end in left:
             region = _region(anchors, end, left)
             left.difference_update(region)
             fused = _origins(match, _same_work(match, region, _replaced(anchors, region)))
@@ -39,6 +40,17 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
         # MobileViT in ONNX Runtime: a node gives an activation, and the next layer adds that to its result.
         own = [fused for fused in regions if _took(anchors, fused, node)] if len(regions) > 1 else []
         origins[node] += weakened(Evidence.FUSED, (origin for fused in own or regions for origin in fused))
+
+
+def _ends(anchors: Anchors) -> Iterator[Node]:
+    """Yield the nodes that a region may end at, which give known values.
+
+    A size belongs to the region of the node that takes it. The last ones are those that a known node may take: the
+    initial state of an LSTM is computed by sizes, and equals a constant (parakeet_rnnt).
+    """
+    known = [node for node in anchors.match.after.nodes if _gives_known(anchors, node)]
+    yield from (node for node in known if not _is_new_constant(anchors, node))
+    yield from (node for node in reversed(known) if _is_new_size(anchors, node))
 
 
 def _origins(match: Match, replaced: list[Node]) -> list[Origin]:
