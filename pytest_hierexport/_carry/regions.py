@@ -29,7 +29,7 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
     anchors = find_anchors(match)
     left = {node for node in match.after.nodes if node not in match.matched}
     found: dict[Node, list[list[Origin]]] = defaultdict(list)
-    for end in _ends(anchors):
+    for end in _ends(anchors, left):
         if end in left:
             region = _region(anchors, end, left)
             left.difference_update(region)
@@ -42,13 +42,13 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
         origins[node] += weakened(Evidence.FUSED, (origin for fused in own or regions for origin in fused))
 
 
-def _ends(anchors: Anchors) -> Iterator[Node]:
-    """Yield the nodes that a region may end at, which give known values.
+def _ends(anchors: Anchors, left: AbstractSet[Node]) -> Iterator[Node]:
+    """Yield those of the nodes that a region may end at, which give known values.
 
     A size belongs to the region of the node that takes it. The last ones are those that a known node may take: the
     initial state of an LSTM is computed by sizes, and equals a constant (parakeet_rnnt).
     """
-    known = [node for node in anchors.match.after.nodes if _gives_known(anchors, node)]
+    known = [node for node in anchors.match.after.nodes if node in left and _gives_known(anchors, node)]
     yield from (node for node in known if not _is_new_constant(anchors, node))
     yield from (node for node in reversed(known) if _is_new_size(anchors, node))
 

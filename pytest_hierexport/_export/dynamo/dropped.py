@@ -28,7 +28,7 @@ import torch
 
 from pytest_hierexport._export.dynamo.node_stacks import add_stacks_of, stacks
 from pytest_hierexport._export.dynamo.trial_run import contents_of, needed_for, size_of, tensors_of
-from pytest_hierexport._export.dynamo.views import computed_anew, passes_on, return_views
+from pytest_hierexport._export.dynamo.views import computed_anew, computing_operations, passes_on, return_views
 
 
 def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
@@ -48,8 +48,9 @@ def _note_dropped(graph: torch.fx.Graph) -> None:
     live = _live(graph)
     dropped = [node for node in graph.nodes if node not in live]
     if dropped:
-        return_views(graph, live)
-        anew = computed_anew(dropped, live)
+        computing = computing_operations(live)
+        return_views(graph, live, computing)
+        anew = computed_anew(dropped, computing)
         results = (node for node in dropped if _is_result(node) and node not in anew and not passes_on(node))
         _note(graph, results, live)
 

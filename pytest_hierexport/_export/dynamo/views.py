@@ -16,7 +16,7 @@ from pytest_hierexport._export.dynamo.trial_run import size_of
 _OPERATION = "torch_fn"  # the entry that names the operation of the model, with its number, that a node is part of
 
 
-def return_views(graph: torch.fx.Graph, live: set[torch.fx.Node]) -> None:
+def return_views(graph: torch.fx.Graph, live: set[torch.fx.Node], computing: Container[Any]) -> None:
     """Give each view that is computed anew the stack of the call that first took the view, whose own node is dropped.
 
     After a write in place, torch drops the views of the written tensor and computes them where they are used next
@@ -30,7 +30,6 @@ def return_views(graph: torch.fx.Graph, live: set[torch.fx.Node]) -> None:
 
     An operation that takes a view of a view computes the first once more, too: a layer that expands its caller's mask.
     """
-    computing = _computing(live)
     same: dict[torch.fx.Node, torch.fx.Node] = {}
     first: dict[str, torch.fx.Node] = {}
     earlier: dict[torch.fx.Node, list[torch.fx.Node]] = {}
@@ -79,14 +78,13 @@ def _is_taken(node: torch.fx.Node) -> bool:
     return all(user.target is operator.getitem and not user.users for user in node.users)
 
 
-def computed_anew(nodes: Iterable[torch.fx.Node], live: set[torch.fx.Node]) -> set[torch.fx.Node]:
-    """Return those of the nodes that are views for a kept operation of the model.
+def computed_anew(nodes: Iterable[torch.fx.Node], computing: Container[Any]) -> set[torch.fx.Node]:
+    """Return those of the nodes that are views for one of the kept operations.
 
     An operation that writes into a view does so from what the caller has (functionalization), by views that it computes
     once more. These are no work of the call that writes: vit_pytorch's CCT adds positions in place to a tensor that its
     tokenizer permuted.
     """
-    computing = _computing(live)
     return {node for node in nodes if node.meta.get(_OPERATION) in computing and _is_view(node)}
 
 
@@ -105,7 +103,7 @@ def _layout(node: torch.fx.Node) -> tuple[Any, ...] | None:
     return (value.dtype, value.is_conj(), value.is_neg(), *map(size_of, sizes))
 
 
-def _computing(live: set[torch.fx.Node]) -> set[Any]:
+def computing_operations(live: set[torch.fx.Node]) -> set[Any]:
     """Return the kept operations of the model that do more than to take a view."""
     nodes = (node for node in live if node.op == "call_function" and node.target is not operator.getitem)
     return {node.meta[_OPERATION] for node in nodes if _OPERATION in node.meta and not _is_view(node)}
