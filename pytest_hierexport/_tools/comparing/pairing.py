@@ -17,7 +17,7 @@ of paired holders. What is left then is paired with nodes outside of subgraphs, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -35,51 +35,45 @@ class Pairs:
 
     nodes: dict[FlatNode, FlatNode] = field(default_factory=dict)
     values: dict[FlatValue, FlatValue] = field(default_factory=dict)
-    taken: set[FlatNode | FlatValue] = field(default_factory=set)
-    """The nodes and values of the graph after that are in a pair."""
+    taken: set[object] = field(default_factory=set)
+    """The nodes and values of both graphs that are in a pair."""
     depth: int | None = None
     """The depth of the parts to pair, within paired holders alone; None for parts of any depth and holder."""
 
-    def free(self, old: FlatNode | FlatValue, new: FlatNode | FlatValue) -> bool:
-        """Whether neither is in a pair."""
-        return old not in self.nodes and old not in self.values and new not in self.taken
-
     def together(self, old: FlatNode, new: FlatNode) -> bool:
         """Whether two nodes are at the depth to pair, and no holder of theirs has another partner."""
-        if self.depth is not None and not old.depth == new.depth == self.depth:
-            return False
-        if self.holder_after(old) is new.holder:
-            return True
-        is_loose = None in (old.holder, new.holder) or (old.holder not in self.nodes and new.holder not in self.taken)
+        if self.holder(old) is new.holder:
+            return self._has_depth(old) and self._has_depth(new)
+        is_loose = None in (old.holder, new.holder) or self.taken.isdisjoint((old.holder, new.holder))
         return self.depth is None and is_loose
 
     def left(
         self, olds: Iterable[_PartT], news: Iterable[_PartT], group: Callable[[_PartT], object]
     ) -> Iterator[tuple[list[_PartT], list[_PartT]]]:
         """Yield the parts to pair for which `group` returns the same: those before, and those after."""
-        anywhere = self.depth is None
-        before = (old for old in olds if old not in self.nodes and old not in self.values and self._has_depth(old))
-        after = (new for new in news if new not in self.taken and self._has_depth(new))
-        others = grouped(after, lambda new: (anywhere or new.holder, group(new)))
-        for content, parts in grouped(before, lambda old: (anywhere or self.holder_after(old), group(old))).items():
+
+        def groups(parts: Iterable[_PartT]) -> dict[object, list[_PartT]]:
+            free = (part for part in parts if part not in self.taken and self._has_depth(part))
+            return grouped(free, lambda part: (self.depth is None or self.holder(part), group(part)))
+
+        others = groups(news)
+        for content, parts in groups(olds).items():
             yield parts, others.get(content, [])
 
-    def holder_after(self, old: FlatNode | FlatValue) -> FlatNode | None:
-        """Return the node after whose subgraphs take the place of those that hold a part; the holder for none."""
-        return None if old.holder is None else self.nodes.get(old.holder, old.holder)
+    def holder(self, part: FlatNode | FlatValue) -> FlatNode | None:
+        """Return the node whose subgraph holds a part; for a part before, the node after in its place."""
+        return None if part.holder is None else self.nodes.get(part.holder, part.holder)
 
-    def add_values(self, old: FlatValue, new: FlatValue) -> bool:
-        """Pair two values; return False if one is in a pair already."""
-        if not self.free(old, new):
-            return False
-        self.values[old] = new
-        self.taken.add(new)
-        return True
+    def add_values(self, old: FlatValue, new: FlatValue) -> None:
+        """Pair two values, unless one is in a pair already."""
+        if self.taken.isdisjoint((old, new)):
+            self.values[old] = new
+            self.taken |= {old, new}
 
     def add(self, old: FlatNode, new: FlatNode) -> None:
         """Pair two nodes, their outputs, and the inputs and initializers of their subgraphs."""
         self.nodes[old] = new
-        self.taken.add(new)
+        self.taken |= {old, new}
         for a, b in zip(old.outputs, new.outputs, strict=False):
             self.add_values(a, b)
         for leaf, value in old.leaves.items():
@@ -162,11 +156,10 @@ def _pair_by_neighbours(before: FlatGraph, after: FlatGraph, pairs: Pairs) -> No
             continue
         seen.add((old, new))
         for a, b in [*_producers(old, new), *_consumers(old, new, pairs)]:
-            if not pairs.free(a, b) or not pairs.together(a, b):
-                continue
-            pairs.add(a, b)
-            pending += zip(a.outputs, b.outputs, strict=False)
-            pending += ((value, b.inputs[place]) for place, value in a.inputs.items() if place in b.inputs)
+            if pairs.taken.isdisjoint((a, b)) and pairs.together(a, b):
+                pairs.add(a, b)
+                pending += zip(a.outputs, b.outputs, strict=False)
+                pending += ((value, b.inputs[place]) for place, value in a.inputs.items() if place in b.inputs)
         # Inputs pair with inputs, and initializers with initializers.
         if old.leaf and new.leaf and old.leaf[-2] == new.leaf[-2]:
             pairs.add_values(old, new)
@@ -183,20 +176,17 @@ def _consumers(old: FlatValue, new: FlatValue, pairs: Pairs) -> Iterator[tuple[F
     if pairs.values.get(old) is not new:
         return
 
-    def unpaired(
-        value: FlatValue, paired: Container[object], holder: Callable[[FlatNode], object]
-    ) -> dict[object, list[tuple[FlatNode, InputPlace]]]:
-        left = (consumer for consumer in value.consumers if consumer[0] not in paired)
-        return grouped(left, lambda each: (holder(each[0]), each[0].module, each[0].operator, each[1]))
+    def unpaired(value: FlatValue) -> dict[object, list[tuple[FlatNode, InputPlace]]]:
+        left = (consumer for consumer in value.consumers if consumer[0] not in pairs.taken)
+        return grouped(left, lambda each: (pairs.holder(each[0]), each[0].module, each[0].operator, each[1]))
 
-    olds = unpaired(old, pairs.nodes, pairs.holder_after)
-    news = unpaired(new, pairs.taken, lambda node: node.holder)
-    for content, consumers in olds.items():
+    news = unpaired(new)
+    for content, consumers in unpaired(old).items():
         if len(consumers) == len(news.get(content, ())):
             yield from ((a, b) for (a, _), (b, _) in zip(consumers, news[content], strict=True))
 
 
 def _pair_in_order(olds: Iterable[FlatNode], news: Iterable[FlatNode], pairs: Pairs) -> None:
     for old, new in zip(olds, news, strict=False):
-        if pairs.free(old, new) and pairs.together(old, new):
+        if pairs.together(old, new):
             pairs.add(old, new)
