@@ -9,7 +9,7 @@ A call owns the nodes that have an origin in it or in a call below it. For `h = 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
@@ -150,6 +150,17 @@ class Graph:
             if not found.isdisjoint(node.elements):
                 found.update(node.outputs)
         return frozenset(found)
+
+    def upstream(self, values: Iterable[str], known: Container[str]) -> Iterator[int]:
+        """Yield the nodes that compute values from known ones, each once; known ones among the values are computed."""
+        pending, seen = [self.producer[value] for value in values], set[int]()
+        while pending:
+            position = pending.pop()
+            if position not in seen:
+                seen.add(position)
+                yield position
+                needed = (value for value in self.nodes[position].inputs if value not in known)
+                pending += [self.producer[value] for value in needed if value in self.producer]
 
     @cached_property
     def constants(self) -> frozenset[str]:

@@ -51,11 +51,11 @@ def compare_with_graph(reference: Side, other: Side, depth: int | None, folder: 
     """
     boundaries = Boundaries(reference.graph, depth)
     arrays = Arrays(folder)
-    for name, array in reference.fetch([*boundaries.values, *reference.outputs]):
+    for name, array in reference.fetch([*boundaries.values, *reference.graph.outputs]):
         arrays.add(name, array)
     same = same_values(reference.graph.model, other.graph.model, boundaries.values, matched)
     known = grouped(same, same.__getitem__)
-    results = grouped(matched_names(reference.outputs, other.outputs), lambda pair: pair[1])
+    results = grouped(matched_names(reference.graph.outputs, other.graph.outputs), lambda pair: pair[1])
     forms = _forms(reference.graph, other.graph, same)
     by_tag = _candidates(boundaries, Boundaries(other.graph, depth), {**forms, **known})
     pairs: list[Pair] = []

@@ -55,9 +55,8 @@ def compare_with_model(example: Runnable, side: Side, depth: int | None, folder:
     calls = _as_tagged(side.graph.hierarchy, match(side.graph, eager))
     candidates: list[list[Pair]] = []
     given: dict[str, Array] = {}
-    names = {*side.outputs}
-    for value, array in side.fetch([*boundaries.values, *side.outputs]):
-        if value in names:
+    for value, array in side.fetch([*boundaries.values, *side.graph.outputs]):
+        if value in side.graph.outputs:
             given[value] = array
         if value in boundaries.values:
             votes = _votes(boundaries.values[value], calls)
@@ -110,14 +109,14 @@ def _outputs(side: Side, given: Mapping[str, Array], returned: Any, arrays: Arra
 
     Where the model returned more or fewer tensors than the graph gives, places say nothing: the nearest one counts.
     """
-    expected = returned_arrays(returned, len(side.outputs))
+    expected = returned_arrays(returned, len(side.graph.outputs))
     for place, array in expected.items():
         arrays.add(place, array)
-    if len(expected) != len(side.outputs):
+    if len(expected) != len(side.graph.outputs):
         votes: dict[Key, int] = dict.fromkeys(expected, 1)
         nearest = (possible_pairs(name, array, votes, arrays, side) for name, array in given.items())
         return {pair.value: pair for pair in chosen_pairs(nearest)}
-    placed = [(name, place) for name, place in zip(side.outputs, expected, strict=True) if name in given]
+    placed = [(name, place) for name, place in zip(side.graph.outputs, expected, strict=True) if name in given]
     return worst_by_name((name, measured_pair(name, given[name], place, arrays, side)) for name, place in placed)
 
 

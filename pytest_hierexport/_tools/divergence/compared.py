@@ -96,21 +96,14 @@ def with_includes(boundaries: Boundaries, rows: Sequence[Row]) -> list[Row]:
     known = {row.value.name for row in rows} - unknown.keys()
     telling = {call for row in rows if row.pair is not None for call in row.calls}
 
-    def included(position: int) -> Iterator[str]:
-        pending, seen = [position], set[int]()
-        while pending:
-            position = pending.pop()
-            if position in seen:
-                continue
-            seen.add(position)
-            node = graph.nodes[position]
+    def included(row: Row) -> Iterator[str]:
+        for node in (graph.nodes[i] for i in graph.upstream([row.value.name], known)):
             yield from (call for call in boundaries.computing(node) if call not in telling)
             for value in node.inputs:
                 yield from unknown[value].calls if value in unknown else ()
-                pending += [graph.producer[value]] if value in graph.producer and value not in known else []
 
     def complete(row: Row) -> Row:
-        includes = tuple(dict.fromkeys(included(row.value.position)))
+        includes = tuple(dict.fromkeys(included(row)))
         return replace(row, value=replace(row.value, includes=includes))
 
     return [complete(row) if row.pair else row for row in rows]

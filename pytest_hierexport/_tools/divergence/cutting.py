@@ -39,19 +39,13 @@ def unused_ending(side: Side) -> str:
 def _cut(side: Side, known: Mapping[str, Array], wanted: Sequence[str], label: str) -> onnx.ModelProto:
     """Return the nodes that compute the wanted values from known ones."""
     graph, producers = side.graph, {value: node for node in side.proto.graph.node for value in node.output}
-    pending, needed = [graph.producer[name] for name in wanted], set[int]()
-    while pending:
-        position = pending.pop()
-        if position not in needed:
-            needed.add(position)
-            taken = graph.nodes[position].inputs
-            pending += [graph.producer[value] for value in taken if value in graph.producer and value not in known]
+    needed = sorted(graph.upstream(wanted, known))
     read = {value for position in needed for value in graph.nodes[position].inputs}
     cut = onnx.ModelProto(
         ir_version=side.proto.ir_version, opset_import=side.proto.opset_import, functions=side.proto.functions
     )
     cut.graph.name = "parts"
-    for position in sorted(needed):
+    for position in needed:
         node = cut.graph.node.add()
         node.CopyFrom(producers[graph.nodes[position].outputs[0]])
         node.output[:] = [name + label if name in known else name for name in node.output]

@@ -53,7 +53,7 @@ def compared_rows(
         if own is None or own.gap.parted or boundary is None or ROOT in boundary.calls:
             pairs[name] = pair
     rows = with_includes(boundaries, [row(each, pairs.get(name)) for name, each in boundaries.values.items()])
-    for name in dict.fromkeys(str(value.name) for value in graph.model.graph.outputs):
+    for name in dict.fromkeys(graph.outputs):
         output, position = outputs.get(name), graph.producer.get(name, len(graph.nodes))
         if output is None and name not in boundaries.values:
             rows.append(Row(ValueGap(name, position, reason=lacking, is_output=True), (ROOT,), None))

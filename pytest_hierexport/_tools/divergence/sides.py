@@ -74,11 +74,6 @@ class Side:
             if array is not None and array.dtype.kind not in TEXTS:
                 yield name, array
 
-    @cached_property
-    def outputs(self) -> list[str]:
-        """The names of the graph's outputs, in order; the list may repeat one."""
-        return [str(value.name) for value in self.graph.model.graph.outputs]
-
 
 @contextmanager
 def open_side(model: Model, inputs: Inputs | Side, attribution: Attribution, tolerance: float | None) -> Iterator[Side]:
