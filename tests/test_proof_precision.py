@@ -28,9 +28,8 @@ from pytest_hierexport._onnx.models import as_proto
 from pytest_hierexport._proof import Proof, VerdictKind
 from pytest_hierexport._proof.directions import told_apart
 from pytest_hierexport._proof.eager import Mode, run_eager
-from pytest_hierexport._proof.precision import CAP, half_precision, rounding_bounds
+from pytest_hierexport._proof.precision import CAP, converted, half_precision, rounding_bounds
 from pytest_hierexport._proof.values import Values
-from pytest_hierexport._proof.widening import converted
 
 
 class Block(nn.Module):

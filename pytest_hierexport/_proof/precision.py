@@ -16,17 +16,19 @@ the verdict on a call that depends on it is `ambiguous`.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._onnx.graph import walk
+from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.eager import Mode, Runnable, run_eager
+from pytest_hierexport._proof.tensors import walk
 from pytest_hierexport._proof.values import Values
-from pytest_hierexport._proof.widening import converted, tensors_of
 
 if TYPE_CHECKING:
     import onnx
@@ -41,11 +43,25 @@ _HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """The dtypes of half precision, the coarser first."""
 
 
+@dataclass(frozen=True)
+class Converted:
+    """A model with its inputs, all floating tensors in one dtype."""
+
+    model: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
 def half_precision(example: Runnable, proto: onnx.ModelProto) -> str:
     """Return the coarsest dtype of half precision in a model or its graph; empty where there is none."""
     held = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors_of(example)}
     stored = {tensor.data_type for tensor in proto.graph.initializer}
-    cast = {attribute.i for _, node in walk(proto) for attribute in node.attribute if attribute.name == "to"}
+    cast = {
+        attribute.i
+        for _, node in inventory_proto(proto).nodes
+        for attribute in node.attribute
+        if attribute.name == "to"
+    }
     given = {value.type.tensor_type.elem_type for value in (*proto.graph.input, *proto.graph.value_info)}
     codes = stored | cast | given
     return next((name for name in _HALF if name in held or _code(name) in codes), "")
@@ -105,3 +121,25 @@ def _counterparts(
         key = (place, values[own].shape)
         if values[own].numbers is not None and key in numbers:
             yield own, numbers[key]
+
+
+def tensors_of(example: Runnable) -> list[torch.Tensor]:
+    """Return the tensors of a model and its inputs: parameters, buffers, and those in plain attributes."""
+    # A module's own dictionary holds those of its parameters and buffers; the modules below it come by themselves.
+    holders = [vars(module) for module in example.model.modules()]
+    return [part for _, part in walk((*holders, example.args, example.kwargs)) if isinstance(part, torch.Tensor)]
+
+
+def converted(example: Runnable, dtype: torch.dtype) -> Converted:
+    """Return a copy of a model and its inputs with the same numbers, every floating tensor in a dtype."""
+    tensors = {id(tensor): _converted(tensor, dtype) for tensor in tensors_of(example)}
+    model, args, kwargs = copy.deepcopy((example.model, tuple(example.args), dict(example.kwargs)), tensors)
+    return Converted(model, args, kwargs)
+
+
+def _converted(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    found = tensor.detach().to(dtype) if tensor.is_floating_point() else tensor.detach()
+    # A tensor of its own: a forward pass may write to it.
+    found = found.clone() if found.data_ptr() == tensor.data_ptr() else found
+    is_parameter = isinstance(tensor, torch.nn.Parameter)
+    return torch.nn.Parameter(found, requires_grad=False) if is_parameter else found
