@@ -8,7 +8,10 @@ graph gets the name of the argument or the part of the result that it equals:
     result.last_hidden_state     an attribute of the result      last_hidden_state
     result                       the result itself               output
 
-Equal arguments, such as two states of zeros, are told apart on other inputs.
+Equal arguments, such as two states of zeros, are told apart on other inputs:
+
+    example inputs    state_0 and state_1 equal the arguments hidden and memory, all zeros
+    other inputs      state_0 equals memory, state_1 equals hidden
 """
 
 from __future__ import annotations
@@ -18,22 +21,39 @@ import inspect
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.models import as_proto
-from pytest_hierexport._tools.modules.matches import Match, certain, find_matches, is_certain
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     import torch
 
+    from pytest_hierexport._proof.both_runs import BothRuns
     from pytest_hierexport._proof.eager import Runnable
 
 _ARGUMENT = re.compile(r"\[0\]\[(\d+)\](.*)", re.DOTALL)
 _KEYWORD = re.compile(r"\[1\](\['.*)", re.DOTALL)
+_Place = tuple[str, str]
+"""`input` or `output`, and the place among the arguments or in the result."""
+
+
+@dataclass(frozen=True)
+class _Match:
+    """The arguments, or the parts of the result, that equal a value of the graph."""
+
+    places: tuple[_Place, ...]
+    contents: frozenset[bytes]
+    """The digests of their elements."""
+    constant: bool
+    """Whether all elements are equal, so that many values would match."""
+
+
+_Matches = Mapping["ir.Value", _Match]
 
 
 def forward_names(
@@ -70,18 +90,68 @@ def forward_names(
 
 def _certain_matches(
     example: Runnable, model: ir.Model, attribution: Attribution, call: str, values: Mapping[str, Sequence[ir.Value]]
-) -> dict[ir.Value, Match]:
+) -> dict[ir.Value, _Match]:
     """Return the matches that name one place; where the example does not tell, other inputs do, if the model runs."""
     from pytest_hierexport._proof.prove import run_both
 
     with as_proto(model) as (message, folder):
-        first = find_matches(run_both(example, message, attribution, folder), call, values)
-        if all(is_certain(value, first) for value in first):
+        first = _find_matches(run_both(example, message, attribution, folder), call, values)
+        if all(_is_certain(value, first) for value in first):
             return first
         second = None
         with suppress(UsageError):
-            second = find_matches(run_both(_on_other_inputs(example), message, attribution, folder), call, values)
-    return certain(first, second)
+            second = _find_matches(run_both(_on_other_inputs(example), message, attribution, folder), call, values)
+    return _certain(first, second)
+
+
+def _find_matches(runs: BothRuns, call: str, values: Mapping[str, Sequence[ir.Value]]) -> dict[ir.Value, _Match]:
+    """Return the matches of inputs and outputs of a call; none for a value that equals nothing there."""
+    eager = runs.calls.get(call)
+    if eager is None:
+        return {}
+    places = {"input": eager.places, "output": eager.returned_places}
+    found: dict[ir.Value, _Match] = {}
+    for kind, listed in values.items():
+        for value in listed:
+            numbers = frozenset(runs.numbers(str(value.name)))
+            equal = {place: own & numbers for place, own in places[kind].items() if own & numbers}
+            if equal:
+                prints = [runs.values[number] for number in frozenset().union(*equal.values())]
+                contents = frozenset(each.digest() for each in prints)
+                constant = any(each.constant for each in prints)
+                found[value] = _Match(tuple((kind, place) for place in equal), contents, constant)
+    return found
+
+
+def _is_certain(value: ir.Value, matches: _Matches) -> bool:
+    """Whether a value matches one place, which no other value matches, with elements that are not all equal."""
+    return _is_only(value, matches) and not matches[value].constant
+
+
+def _certain(first: _Matches, second: _Matches | None) -> dict[ir.Value, _Match]:
+    """Return the matches that are certain by the runs on the example's inputs and on others, if it runs on these."""
+    if second is None:
+        return {value: match for value, match in first.items() if _is_only(value, first)}
+    both: dict[ir.Value, _Match] = {}
+    for value, match in first.items():
+        again = second[value].places if value in second else ()
+        places = tuple(place for place in match.places if place in again or _is_certain(value, first))
+        if places:
+            both[value] = replace(match, places=places)
+
+    def is_equal(value: ir.Value) -> bool:
+        """Whether a value equals all its places on both inputs, which differ, and no other one needs one of them."""
+        sharing = [match.places for match in both.values() if not set(match.places).isdisjoint(both[value].places)]
+        is_clear = len(sharing) == 1 or all(len(places) == 1 for places in sharing)
+        return is_clear and value in second and first[value].contents.isdisjoint(second[value].contents)
+
+    return {value: match for value, match in both.items() if _is_only(value, both) or is_equal(value)}
+
+
+def _is_only(value: ir.Value, matches: _Matches) -> bool:
+    places = matches[value].places
+    others = (match.places for other, match in matches.items() if other is not value)
+    return len(places) == 1 and not any(places[0] in other for other in others)
 
 
 def _input(place: str, parameters: Sequence[str]) -> str:
