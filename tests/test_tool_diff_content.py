@@ -53,6 +53,24 @@ g (float[2] x, bool taken) => (float[2] y) {} {{
     else_branch = no () => (float[2] e) {{ e = Neg(x) }}>
 }}
 """
+CHAIN = """
+<ir_version: 10, opset_import: ["" : 20]>
+g (float[2] x) => (float[2] y) {
+  a = Exp(x)
+  b = Neg(a)
+  y = Sin(b)
+}
+"""
+LONGER_CHAIN = """
+<ir_version: 10, opset_import: ["" : 20]>
+g (float[2] x) => (float[2] y, float[2] w) {
+  p = Exp(x)
+  q = Abs(p)
+  r = Neg(q)
+  y = Sin(r)
+  w = Neg(x)
+}
+"""
 REPEATED = {
     "If": "If (c) <then_branch = b () => (float[1] t) <float[1] w = {{{i}}}> {{ t = Add({taken}, w) }},"
     " else_branch = e () => (float[1] f) {{ f = Neg(x) }}>",
@@ -291,3 +309,20 @@ class TestData:
         found = compared(text, after=turn)
         assert [(each.before, each.after) for each in found.values] == [("scaled", "b"), ("shifted", "a")]
         assert found.nodes == []
+
+
+class TestNeighbours:
+    """A node whose expression, name and number of equal operators differ is paired by what is next to it."""
+
+    def test_node_behind_an_inserted_one_is_paired_by_its_consumer(self, tmp_path: Path) -> None:
+        before = saved(tmp_path / "before.onnx", CHAIN)
+        found = compare(*map(load_tagged, (before, saved(tmp_path / "after.onnx", LONGER_CHAIN))))
+        assert [(each.kind, each.node) for each in found.nodes] == [("added", "q"), ("changed", "r"), ("added", "w")]
+
+    def test_changed_node_is_paired_by_its_producer(self, tmp_path: Path) -> None:
+        before = CHAIN.replace("Sin(b)", "Elu <alpha = 0.5> (b)")
+        after = CHAIN.replace("(float[2] y)", "(float[2] w, float[2] z)")
+        after = after.replace("y = Sin(b)", "w = Elu <alpha = 2.0> (x) z = Elu <alpha = 1.5> (b)")
+        files = saved(tmp_path / "before.onnx", before), saved(tmp_path / "after.onnx", after)
+        found = compare(*map(load_tagged, files))
+        assert [(each.kind, each.node) for each in found.nodes] == [("added", "w"), ("changed", "z")]
