@@ -1,4 +1,4 @@
-"""Reads the module stacks of fx nodes, and adds those of other calls that a node stands for, too."""
+"""Reads the module stacks of fx nodes, and writes those of other calls into their metadata."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from pytest_hierexport._export.dynamo.paths import Stack
 
 _CUSTOM = "custom"  # the entry of a node's metadata that is meant for users of torch, and that torch's passes copy
-_ALSO = "hierexport.also"
-_TAKEN = "hierexport.taken"
+_ALSO = "hierexport.also"  # the stacks of the dropped nodes with an equal value
+_TAKER = "hierexport.taken"  # the stack of the call that took a view, in place of the node's own
 
 
 def stacks(node: torch.fx.Node) -> tuple[Stack, ...]:
-    """Return the module stack of a node, then those of dropped nodes with an equal value."""
-    own: Stack = _custom(node).get(_TAKEN) or node.meta.get(STACK) or {}
+    """Return the stack of the call that a node belongs to, then those of dropped nodes with an equal value."""
+    own: Stack = _custom(node).get(_TAKER) or node.meta.get(STACK) or {}
     return (own, *_custom(node).get(_ALSO, ()))
 
 
@@ -29,8 +29,8 @@ def add_stacks_of(removed: torch.fx.Node, kept: torch.fx.Node) -> None:
 
 
 def set_taker(node: torch.fx.Node, stack: Stack) -> None:
-    """Set the stack of the call that took a view on a node that computes the view once more."""
-    _write(node, _TAKEN, stack)
+    """Let a node that computes a view once more have the stack of the call that took the view."""
+    _write(node, _TAKER, stack)
 
 
 def _custom(node: torch.fx.Node) -> Mapping[str, Any]:

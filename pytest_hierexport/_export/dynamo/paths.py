@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 Stack = Mapping[str, tuple[str, Any]]
+"""A module stack of torch, the root first: by key, the path of a module and its class, a type or its name."""
 
 _BEGIN = re.compile(r"(?:getattr\()*L\[[^\]]*\]")
 _STEP = re.compile(r"""\.([^.,()\[\]'"]+)|, ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""")
@@ -32,9 +33,9 @@ def dotted(path: str) -> str:
 
 
 def paths_by_id(stacks: Iterable[Stack]) -> dict[str, str]:
-    """Return, by the `id` of each module that dynamo also reached by another expression, its first path of attributes.
+    """Return the first path of attributes of each module that dynamo also reached by another expression, by its `id`.
 
-    A model calls a module as `self.a` and by a list of objects that hold it: `parts[0].lin` is `a`.
+    A model may call a module as `self.a`, and as `self.parts[0].lin` by an object that holds it: its path is `a`.
     """
     found: dict[str, dict[str, None]] = {}
     for key, (path, _) in (entry for stack in stacks for entry in stack.items()):

@@ -2,8 +2,8 @@
 
 torch's own stacks are incomplete in two cases:
 
-- torch does not put a module on the stack that is compiled, or that is run by `forward` instead of being called. This
-  module puts it there (`Scopes.pushing`).
+- A module that is compiled, or whose `forward` is run instead of the module being called, is not on torch's stack.
+  `Scopes.pushing` puts it there.
 - dynamo makes graphs of parts of the model: a branch of `cond`, a loop, a compiled region. Such a graph runs without
   the Python code that calls the modules, so no calls are recorded. But the stacks of its nodes have the `id` of each
   module as the key. The calls are named from these, and the graph runs node by node, each node under its own stack
