@@ -1,8 +1,8 @@
 """The capture by `torch.export` and `torch.onnx.export(dynamo=True)`.
 
 torch's exporter runs unchanged, with hooks in it. While `torch.export` runs the model, a recorder names the calls. When
-torch has built the ONNX graph, and before it converts or optimizes it, the graph is copied, with its functions inlined.
-torch builds each ONNX node for one fx node, and the module stack of the fx node gives the call.
+torch has built the ONNX graph, and before it converts or optimizes it, the graph is copied; once more when torch has
+inlined its functions. torch builds each ONNX node for one fx node, and the module stack of the fx node gives the call.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Recording:
                 recorder = CallRecorder(Instances(self._model), observer=self._scopes)
                 self._stack_calls.record_by(recorder)
                 stack.enter_context(recorder.listening())
-                run = _calling(recorder, torch.fx.Interpreter.run)
+                run = _running_forward(recorder, torch.fx.Interpreter.run)
                 stack.enter_context(replaced(torch.fx.Interpreter, "run", run))
             else:
                 for body in _run_bodies_node_by_node(self._model):
@@ -123,12 +123,12 @@ class Recording:
 
     def _copy_program(self, program: torch.onnx.ONNXProgram, model: ir.Model) -> None:
         remove_fakes(program, model)
-        _free(self._names, model)
+        _rename_clashing(self._names, model)
         self._graph = model
         self._copy_graph(model)
 
     def _copy_inlined(self, model: ir.Model) -> None:
-        """Replace the copy when torch inlines functions, before it optimizes: only then all nodes have unique names."""
+        """Replace the copy when torch has inlined functions, before it optimizes: their nodes now have unique names."""
         if model is self._graph:
             before = self._copy_graph(model)
             before.never_used = before.unused
@@ -203,7 +203,7 @@ _LOST = "torch turned a computed value into a constant without elements: {}"
 """What is said of a fake tensor that is no weight of the model."""
 
 
-def _calling(recorder: CallRecorder, original: Callable[..., Any]) -> Callable[..., Any]:
+def _running_forward(recorder: CallRecorder, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `Interpreter.run` so that a model that is a graph of fx runs its `forward`, which the recorder observes.
 
     torch interprets such a model instead of calling it.
@@ -246,8 +246,8 @@ def at_each_program(
     return replaced(torch.onnx.ONNXProgram, "__init__", init)
 
 
-def _free(names: frozenset[str], model: ir.Model) -> None:
-    """Rename the values within a graph that have a name which its inputs and outputs shall get.
+def _rename_clashing(names: frozenset[str], model: ir.Model) -> None:
+    """Rename the inner values of a graph that have one of the names which its inputs and outputs shall get.
 
     torch would give the name twice, as with `output_names=["embedding"]` to a model that has an `nn.Embedding`.
     """
