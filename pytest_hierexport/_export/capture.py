@@ -43,8 +43,8 @@ class Capture:
     merged: Mapping[Node, tuple[str, ...]] = field(default_factory=dict)
     """By node of `before`: the further calls that ran an equal operation, which was removed before this copy.
 
-    TorchScript has none: its `before` has a copy of the operation for each such call, and carry merges these. It leaves
-    the owners of equal constants apart, which this would unite."""
+    The capture by TorchScript leaves it empty: its `before` has a copy of the operation for each such call, and carry
+    merges these, except small constants: optimizers share them freely, so each keeps its own call."""
     notes: tuple[str, ...] = ()
     """What the user should know about the capture."""
 

@@ -24,11 +24,11 @@ from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.patching import replaced
 
 _observing: set[CodeType] = set()
-"""The code whose frames run a call, each with the call as its local variable."""
+"""The code of the functions that run a call; the local variable `call` of such a frame holds it."""
 
 
 def failed_call(error: BaseException) -> Call | None:
-    """Return the innermost call that an error, or the first of its causes that came out of one, was raised in."""
+    """Return the innermost call in which an error was raised, or its first cause that was raised in one; else None."""
     frames = [frame for link in chain(error) for frame, _ in walk_tb(link.__traceback__)]
     found = (frame.f_locals.get("call") for frame in reversed(frames) if frame.f_code in _observing)
     return next((call for call in found if call is not None), None)

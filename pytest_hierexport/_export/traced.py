@@ -47,7 +47,7 @@ def _merged(node: Node, capture: Capture) -> Iterator[str]:
 
 
 def _takes_inputs_alone(node: Node, flat: Flat, of_inputs: set[Node]) -> bool:
-    """Whether every varying operand of a node is a graph input or the output of a node in `of_inputs`."""
+    """Whether a node has varying operands, each a graph input or the output of a node in `of_inputs`."""
     producers = [flat.producer.get(value) for value in node.operands if value.varying]
     return bool(producers) and all(producer is None or producer in of_inputs for producer in producers)
 

@@ -38,7 +38,7 @@ def capture(request: Request) -> Capture:
 
     Raises:
         ExportError: The model is not one of transformers.
-        CannotCaptureError: The installed transformers has no ONNX exporter.
+        CannotCaptureError: The installed transformers has no ONNX exporter, or `forward` takes fewer inputs.
         Exception: Any error of the exporter; the model is left as it was.
     """
     if not serves(request):
