@@ -87,16 +87,16 @@ def original(name: str, originals: Container[str]) -> str:
 def _anchor(anchors: Anchors, node: Node) -> None:
     """Find the counterparts of the outputs of a node, or the value that they are converted from."""
     before = anchors.match.before
-    contained = [(value, anchors.counterpart_or_source(value)) for value in node.operands]
-    operands = list(dict.fromkeys(found for _, found in contained if found is not None))
+    pairs = [(value, anchors.counterpart_or_source(value)) for value in node.operands]
+    operands = list(dict.fromkeys(found for _, found in pairs if found is not None))
     varying = [value for value in operands if value.varying]
     if not varying:
         return
     # A constant says nothing about this node if other nodes consume it too, or if the new constant only has equal
     # numbers: its name is not in the new name.
-    unrelated = {found for value, found in contained if found and value.leaf and found.name not in value.name}
+    unrelated = {found for value, found in pairs if found and value.leaf and found.name not in value.name}
     operands = [v for v in operands if v.varying or (len(before.consumers.get(v, ())) == 1 and v not in unrelated)]
-    found = _named(anchors, node, [found for _, found in contained if found is not None])
+    found = _named(anchors, node, [found for _, found in pairs if found is not None])
     if found is None:
         found = _computed(anchors, node, operands) if len(operands) > 1 else _equal_consumer(anchors, node, varying[0])
     if found is not None:
@@ -133,7 +133,7 @@ def _position(anchors: Anchors, value: Value) -> int:
 
 
 def _computed(anchors: Anchors, node: Node, operands: list[Value]) -> Node | None:
-    """Return the first removed node before that computes from all operands, each on a way that avoids the others."""
+    """Return the first removed node before that computes from all operands, each by a path that avoids the others."""
     found = [each for each in _meeting(anchors, operands) if _is_removed(anchors, each)]
     chosen = found if len(found) == 1 else [each for each in found if _has_same_op_type(each, node)]
     return chosen[0] if len(chosen) == 1 else None

@@ -47,7 +47,7 @@ class Match:
     namesakes: Mapping[Node, Node]
     """Nodes after that are known by their name alone, each with its node before."""
     unpaired: Sequence[Node]
-    """Nodes after that compute the same as nodes before, all of which have other twins."""
+    """Nodes after that compute the same as nodes before, and are the twin of none."""
 
     @property
     def before(self) -> Flat:
@@ -165,12 +165,12 @@ class _Matcher:
         for node in sorted(self.merged, key=self.before.order.__getitem__, reverse=True):
             consumers = list(self._consumers(node))
             survivors = {new for consumer in consumers for new in self._became(consumer)}
-            feeding = [each for each in self.merged[node] if not survivors.isdisjoint(self.after.consumers_of(each))]
-            if not node.varying and not feeding and (survivors or not folded.isdisjoint(consumers)):
+            consumed = [each for each in self.merged[node] if not survivors.isdisjoint(self.after.consumers_of(each))]
+            if not node.varying and not consumed and (survivors or not folded.isdisjoint(consumers)):
                 folded.add(node)
                 del self.merged[node]
             else:
-                self.merged[node] = feeding or self.merged[node]
+                self.merged[node] = consumed or self.merged[node]
 
     def _consumers(self, node: Node) -> Iterator[Node]:
         """Yield the nodes before that take an output of a node, also as an equal value that a dropped operation gives.
