@@ -192,7 +192,7 @@ def _constants(nodes: Iterable[Node]) -> Iterator[Value]:
 
 
 def _source(before: Flat, numbering: Numbering, value: Value, number: int) -> Value | None:
-    """Return the value of a number from which another one is computed; None where none is."""
+    """Return the nearest of a value's :func:`_sources` that has a number; None where none has it."""
     return next((source for source in _sources(before, value) if numbering.old[source] == number), None)
 
 

@@ -35,7 +35,9 @@ class Node:
     """A node with all values that it takes, those that its subgraphs take from outside included."""
 
     key: str
+    """The node key; two calls of a function have nodes of the same keys."""
     operator: Hashable
+    """Domain, name and overload."""
     stated: Mapping[str, ir.Attr]
     """Its attributes; in a function's body, those in place that the call passes to the function."""
     attributes: tuple[tuple[str, str], ...]
@@ -105,9 +107,11 @@ class Flat:
 
     nodes: list[Node] = field(default_factory=list)
     named: dict[str, Value] = field(default_factory=dict)
+    """The values by name; a value that a tool renamed has its old name, too."""
     initializers: dict[str, Value] = field(default_factory=dict)
     """By key: the main graph's by their own names, those of subgraphs as :mod:`pytest_hierexport._onnx.graph` says."""
     leaves: list[Value] = field(default_factory=list)
+    """The values that no node computes: inputs and initializers, also of subgraphs, and inputs left out of calls."""
     inputs: list[Value] = field(default_factory=list)
     """The inputs of the model that have no initializer, in order."""
     outputs: list[Value] = field(default_factory=list)

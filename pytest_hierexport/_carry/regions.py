@@ -43,10 +43,10 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
 
 
 def _ends(anchors: Anchors, left: AbstractSet[Node]) -> Iterator[Node]:
-    """Yield those of the nodes that a region may end at, which give known values.
+    """Yield those of the nodes at which a region may end: those that give known values, then new sizes from the last.
 
-    A size belongs to the region of the node that takes it. The last ones are those that a known node may take: the
-    initial state of an LSTM is computed by sizes, and equals a constant (parakeet_rnnt).
+    A new size belongs to the region of the node that takes it, so it ends a region only if no region has it. Then a
+    known node takes it: the initial state of an LSTM is computed from sizes, and equals a constant (parakeet_rnnt).
     """
     known = [node for node in anchors.match.after.nodes if node in left and _gives_known(anchors, node)]
     yield from (node for node in known if not _is_new_constant(anchors, node))

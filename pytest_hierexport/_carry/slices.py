@@ -37,7 +37,7 @@ def forward_slice(numbers: set[int], before: Flat, numbering: Numbering, nodes: 
 
 
 def between(source: Value, value: Value, before: Flat, numbering: Numbering) -> set[Node]:
-    """Return the nodes on the way from a value to another that has the same number."""
+    """Return the nodes on the paths to `value` from `source`, or from a value that has the number of `source`."""
     number = numbering.old[source]
     behind = backward_slice(before, [value], lambda at: numbering.old[at] == number)
     return forward_slice({number}, before, numbering, behind)
