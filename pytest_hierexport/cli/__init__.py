@@ -63,7 +63,7 @@ _COMMANDS: dict[str, Command] = {
     "cache": cache,
     "zoo": zoo,
 }
-"""The files of this folder with a command, in the order of the help."""
+"""The modules of this folder that are commands, by the name of the command, in the order of the help."""
 
 _SHELLS = ("bash", "zsh")
 
@@ -88,8 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(given)
         check_requirements()
-        run: Command = options.command
-        code = run.run(options) or 0
+        command: Command = options.command
+        code = command.run(options) or 0
         print(end="", flush=True)  # noqa: T201  # `sys.stdout` is None in a process that has none
     except HierexportError as error:
         _say(error)

@@ -14,7 +14,7 @@ def whole_number(text: str) -> int:
 
 
 class Command(Protocol):
-    """A file of this folder that is a command, and gives it its name."""
+    """A module of this folder that is a command; its row in `_COMMANDS` of `cli/__init__.py` gives it its name."""
 
     SUMMARY: str
     """A few words for the list of commands, such as `export a model`."""
