@@ -2,7 +2,9 @@
 
     /BertModel/BertEncoder/BertLayer.{0..11} ×12: Add 2, MatMul 6
 
-The text has no node name, version, path or weight, so it changes only with the hierarchy or its operators.
+The text has no name of a node, no version and no element of a weight, so it changes only with the hierarchy, its
+operators and, in a detailed snapshot, the modules and shapes of tensors that :mod:`details
+<pytest_hierexport._snapshot.details>` lists.
 """
 
 from __future__ import annotations
