@@ -1,4 +1,4 @@
-"""Words the commands that a message proposes: they run one item again, or update the snapshots, as this run would.
+"""Composes the commands that messages propose: they run one item again, or update the snapshots, as this run would.
 
 pytest --hierexport-models=bert -m hierexport -k snapshot       the run
 pytest --hierexport-models=bert .::bert::test_snapshot          repeats an item

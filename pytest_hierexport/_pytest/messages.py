@@ -1,4 +1,4 @@
-"""Words the failures of items, from what a check found to the command that repeats it: a message, no traceback.
+"""Composes the messages of failed items, from what a check found to the command that repeats it; no traceback.
 
 bert: could not be exported
   expected  ...

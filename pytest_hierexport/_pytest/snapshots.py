@@ -1,4 +1,4 @@
-"""Compares a model's hierarchy with its snapshot, and words what changed."""
+"""Compares a model's hierarchy with its snapshot, and composes the message that says what changed."""
 
 from __future__ import annotations
 

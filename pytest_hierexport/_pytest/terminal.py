@@ -1,4 +1,4 @@
-"""Words what the terminal shows at the end of a run: the table, what to do about snapshots, warnings."""
+"""Composes what the terminal shows at the end of a run: the table, what to do about snapshots, warnings."""
 
 from __future__ import annotations
 

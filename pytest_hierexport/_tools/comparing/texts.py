@@ -1,4 +1,4 @@
-"""Words a difference in a bounded line."""
+"""Describes a difference in a bounded line."""
 
 from __future__ import annotations
 
