@@ -178,7 +178,7 @@ class Summary:
             checks=checks,
             committed=self._committed(case) if outcome else "",
             stages={stage: round(seconds, 3) for stage, seconds in self.stages.get(case.name, {}).items()},
-            inapplicable=tuple({rule.id for rule in plan.rules} - {rule.id for rule in plan.applicable(case)}),
+            inapplicable=tuple(rule.id for rule in plan.rules if rule not in plan.applicable(case)),
             **({} if outcome is None else outcome.fields()),
         )
 
