@@ -175,6 +175,10 @@ def moving(model: Any, x: torch.Tensor) -> object:
     return model.linear(x) + model.moved
 
 
+def coarser_in_a_branch(model: Any, x: torch.Tensor) -> object:
+    return model.linear(torch.cond(x.sum() < 9, lambda x: (x.half() * 1.1).sin().float(), torch.tanh, (x,)))
+
+
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
 SMALL = X.to(torch.float8_e4m3fn)
 ODD: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
@@ -184,11 +188,14 @@ ODD: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
     "numbers of eight bits": (lambda model, x: model.linear(x.float()).to(torch.float8_e5m2), (SMALL,)),
     "many at once": (lambda model, x: torch.vmap(model.linear)(x), (X[:, None],)),
     "a buffer that moves": (moving, (X,)),
+    "half precision in a branch": (coarser_in_a_branch, (X,)),
 }
 
 
-# TorchScript exports neither of the first two, and moves the buffer itself before it writes it.
-BEYOND_TORCHSCRIPT = frozenset({"numbers of eight bits", "many at once", "a buffer that moves"})
+# TorchScript exports neither of the first two, moves the buffer itself before it writes it, and knows no `torch.cond`.
+BEYOND_TORCHSCRIPT = frozenset(
+    {"numbers of eight bits", "many at once", "a buffer that moves", "half precision in a branch"}
+)
 ODD_EXPORTS = [("dynamo", odd) for odd in ODD] + [("torchscript", odd) for odd in ODD if odd not in BEYOND_TORCHSCRIPT]
 
 
