@@ -141,6 +141,13 @@ def test_input_with_a_default_is_a_constant() -> None:
     assert graph.by_elements == {"x", "y"}
 
 
+def test_random_numbers_are_elements_that_a_call_must_be_given() -> None:
+    graph = graph_of(
+        "g (float[2] x) => (float[2] y) { s = Shape(x) noise = RandomUniformLike(x) t = Neg(noise) y = Add(x, t) }", {}
+    )
+    assert graph.by_elements == {"x", "noise", "t", "y"}
+
+
 def test_constants_that_folding_left_are_known() -> None:
     origins = {name: (Origin("a", evidence),) for name, evidence in (("w", Evidence.FOLDED), ("v", Evidence.TRACED))}
     assert Graph(graph_of(LOOP, {}).model, Attribution(HIERARCHY, {}, origins)).folded_initializers == {"w"}

@@ -45,3 +45,10 @@ def is_deterministic(op_type: str, opset: int, domain: str) -> bool:
 def reads_elements(domain: str, operator: str, position: int) -> bool:
     """Whether an operator uses the elements of the input at a position, not only its shape or type."""
     return domain not in {"", "ai.onnx"} or (operator, position) not in _SHAPE_OR_TYPE_ONLY
+
+
+def draws(domain: str, operator: str, inputs: int) -> bool:
+    """Whether an operator with so many inputs draws random numbers that do not depend on the elements of these."""
+    reads = any(reads_elements(domain, operator, position) for position in range(inputs))
+    # No operator that draws became deterministic: the newest definition says it for all opsets.
+    return not reads and not is_deterministic(operator, onnx.defs.onnx_opset_version(), domain)

@@ -22,7 +22,7 @@ import onnx
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_hierexport._onnx.operators import is_deterministic, reads_elements
+from pytest_hierexport._onnx.operators import draws
 from pytest_hierexport._proof.session import Fetched
 from pytest_hierexport._proof.tensors import array_of
 from pytest_hierexport._proof.tolerance import Array, distances, gaps, tolerance_of
@@ -84,9 +84,7 @@ def holding(proto: onnx.ModelProto, held: Mapping[str, Array]) -> Iterator[None]
 
 def _draws(node: onnx.NodeProto) -> bool:
     """Whether a node draws random numbers that do not depend on the elements of its inputs."""
-    reads = any(reads_elements(node.domain, node.op_type, i) for i in range(len(node.input)))
-    # No operator that draws became deterministic: the newest definition says it for all opsets.
-    return not reads and not is_deterministic(node.op_type, onnx.defs.onnx_opset_version(), node.domain)
+    return draws(node.domain, node.op_type, len(node.input))
 
 
 def _ranks(node: onnx.NodeProto) -> bool:

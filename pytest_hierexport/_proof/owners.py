@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import ROOT
-from pytest_hierexport._onnx.operators import reads_elements
+from pytest_hierexport._onnx.operators import draws, reads_elements
 from pytest_hierexport._proof.in_functions import InFunctions
 from pytest_hierexport._proof.inlining import captured, function_calls, key, name_of, nodes_inside
 
@@ -140,8 +140,10 @@ class Graph:
 
     @cached_property
     def by_elements(self) -> frozenset[str]:
-        """The values that depend on the elements of a graph input, not on its shape alone."""
-        return self.computed_from(value for value in self.inputs if value not in self.initializers)
+        """The values that depend on the elements of a graph input, not on its shape alone, or on random numbers."""
+        given = (value for value in self.inputs if value not in self.initializers)
+        drawing = (node for node in self.model.graph if draws(node.domain, node.op_type, len(node.inputs)))
+        return self.computed_from((*given, *(name_of(value) for node in drawing for value in node.outputs)))
 
     def computed_from(self, values: Iterable[str]) -> frozenset[str]:
         """Return these values, and those that depend on the elements of one, not on its shape alone."""
