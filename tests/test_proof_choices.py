@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from torch import nn
 
 from pytest_hierexport import export
+from pytest_hierexport._calls.attribution import Evidence, Origin
 from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._proof import Proof, VerdictKind, choices, prove
@@ -196,6 +198,16 @@ def test_numbers_of_another_distribution_are_not_followed() -> None:
     (node,) = (node for node in result.model.graph if node.outputs[0].name == "randn_like")
     node.attributes["scale"] = ir.AttrFloat32("scale", 1000.0)
     assert "expert" in prove(Example(model, (X,)), result.model, result.attribution).unproven
+
+
+@pytest.mark.parametrize("key", ["randn_like", "add"])
+def test_wrong_tag_beside_random_numbers_is_named(key: str) -> None:
+    model = Routed(Other()).eval()
+    randomise(model)
+    result = export(model, (X,))
+    nodes = {**result.attribution.nodes, key: (Origin("expert", Evidence.TRACED),)}
+    found = prove(Example(model, (X,)), result.model, replace(result.attribution, nodes=nodes)).unproven
+    assert found["router"].value == key
 
 
 class Descending(nn.Module):

@@ -151,14 +151,14 @@ class _Pairing:
         return cls(example, Graph(flat, attribution), proto, feeds, folder, tolerances)
 
     def best_proof(self) -> Proof:
-        """Return the first proof that leaves no call unproven, else the one that leaves the fewest.
+        """Return the first proof that leaves no call unproven, else the one that leaves the fewest, or dissolved.
 
         Raises:
             ModelError: The model runs in no mode.
         """
         proofs = self.proofs()
         best = next(proofs)
-        if self._left(best):
+        if self.precision and best.counts()["dissolved"]:
             # A value that a tool computes in another dtype looks lost, so its calls are dissolved, not unproven (a
             # layer normalisation, a linear layer and GELU in float16). The next attempt compares across dtypes; a call
             # that is still dissolved there lost its value to a fusion.
@@ -167,12 +167,13 @@ class _Pairing:
             best = min(best, proof, key=self._left)
         return best
 
-    def _left(self, proof: Proof) -> int:
-        """Return the number of calls that a proof leaves unproven.
+    def _left(self, proof: Proof) -> tuple[bool, int, int]:
+        """Return whether a proof fails, which half precision leaves open, and the calls left unproven or dissolved.
 
-        In half precision those dissolved count as well: across precisions, a value is not lost for another dtype.
+        A call is dissolved, too, where an attempt hides its values: behind other random numbers, or in another dtype.
         """
-        return len(proof.unproven) + (proof.counts()["dissolved"] if self.precision else 0)
+        dissolved = proof.counts()["dissolved"]
+        return bool(proof.unproven) and not self.precision, len(proof.unproven) + dissolved, dissolved
 
     @cached_property
     def precision(self) -> str:
@@ -192,7 +193,7 @@ class _Pairing:
         Raises:
             ModelError: The model runs in no mode.
         """
-        best: tuple[int, Mode, str] | None = None
+        best: tuple[tuple[bool, int, int], Mode, str] | None = None
         known: list[object] = []
 
         def run_in(way: tuple[Mode, str]) -> tuple[list[EagerCall], Values]:
