@@ -271,6 +271,12 @@ def test_outputs_stored_as_constants_are_folded() -> None:
     assert verdict("a", text, {"z": "b"}, {**CALLS, "a": ("", "y")}).kind is VerdictKind.FOLDED
 
 
+@pytest.mark.parametrize(("stored", "kind"), [("y", VerdictKind.UNPROVEN), ("zero", VerdictKind.FOLDED)])
+def test_folded_call_owns_no_work_of_others(stored: str, kind: VerdictKind) -> None:
+    text = f"g (float[2] x) => (float[2] z) <float[2] {stored} = {{1.0, 2.0}}> {{ z = Add(x, {stored}) }}"
+    assert verdict("a", text, {"z": "a"}, {**CALLS, "a": ("", stored)}).kind is kind
+
+
 def test_stored_output_of_a_call_with_nodes_is_judged() -> None:
     text = "g (float[2] x) => (float[2] z) <float[2] c = {1.0, 2.0}> { y = Relu(x) w = Add(y, c) z = Neg(w) }"
     found = verdict("a", text, {"y": "b", "w": "a", "z": "b"}, CALLS, sequences={"c": "y"})
