@@ -108,6 +108,23 @@ class Siblings(nn.Module):
         return out
 
 
+class Fetching(Referring):
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.linear(x), self.others[0].noted
+
+
+class Fetched(Siblings):
+    """One module returns a tensor of another one as it is, beside its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.referring = Fetching(self.noting)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out, noted = self.referring(self.noting(x))
+        return torch.mul(out, noted)
+
+
 class Transposing(nn.Module):
     """Gives a module a view of a tensor that no call has."""
 
@@ -120,7 +137,7 @@ class Transposing(nn.Module):
         return out
 
 
-MODELS = (Hooked, Computing, Hypernetwork, Siblings)
+MODELS = (Hooked, Computing, Hypernetwork, Siblings, Fetched)
 
 
 @cache

@@ -101,6 +101,8 @@ class CallValues(Observer):
     values: Values
     keep: Keep | None = None
     calls: list[EagerCall] = field(default_factory=list)
+    passing: Callable[[torch.Tensor], None] | None = None
+    """Called with each tensor that a call returns, while the call is open."""
     is_recording: bool = False
     """Whether values are being recorded now: the operations that run are not the model's."""
     _begun: int = 0
@@ -161,6 +163,9 @@ class CallValues(Observer):
         with self._recording():
             running, found = self._open.pop(call.name), list(walk(output))
             seen = running.seen
+            for tensor in (part for _, part in found if isinstance(part, torch.Tensor)):
+                if self.passing is not None:
+                    self.passing(tensor)
             numbers, returned, places = self._numbers_of(found)
             _, kept, _ = self._numbers_of(walk(running.holders))
             captured, *_ = self._numbers_of(self._captured(call.path))

@@ -3,9 +3,9 @@
     model     self.a.first.register_forward_hook(keep); y = self.a(x) * kept
     call a    gives y, and what `first` returned: an operation outside of `a` took it
 
-A tensor that an operation of one call takes, and that an operation of another call computed, was given to the first
-call and to those above it, and given by the second and those above it, up to the call that both are in. Feature maps
-that a hook keeps need it (DPT, perceptual losses), and so do weights that a hypernetwork computes and
+A tensor that one call returns, or an operation of it takes, and that an operation of another call computed, was given
+to the first call and to those above it, and given by the second and those above it, up to the call that both are in.
+Feature maps that a hook keeps need it (DPT, perceptual losses), and so do weights that a hypernetwork computes and
 `torch.func.functional_call` puts on a module, and tensors on a module that is not registered where they are taken.
 """
 
@@ -43,6 +43,7 @@ class Crossings(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate its modes
         self._recorder = recorder
         self._values = values
+        values.passing = lambda tensor: self._take(tensor, recorder.open_calls)
         self._computed_in: Any = WeakIdKeyDictionary()
         """The calls that were open when each tensor was computed, the outermost first."""
         self._taken: dict[str, set[int]] = defaultdict(set)
@@ -74,7 +75,7 @@ class Crossings(TorchDispatchMode):
         return result
 
     def _take(self, tensor: torch.Tensor, takers: tuple[str, ...]) -> None:
-        """Record that an operation takes a tensor; parameters, which no operation of the run computed, are left out."""
+        """Record that calls take a tensor; parameters, which no operation of the run computed, are left out."""
         givers = self._computed_in.get(tensor)
         if givers is None or givers == takers:
             return
