@@ -125,6 +125,28 @@ class Fetched(Siblings):
         return torch.mul(out, noted)
 
 
+class Leaving(Noting):
+    def forward(self, x: torch.Tensor, kept: list[torch.Tensor] | None = None) -> torch.Tensor:
+        out: torch.Tensor = self.linear(x)
+        assert kept is not None
+        kept.append(out.exp())
+        self.noted = out.sin()
+        return out
+
+
+class Left(nn.Module):
+    """Takes what its modules left in a list and in an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Leaving(), Leaving()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        kept: list[torch.Tensor] = []
+        out = self.second(self.first(x, kept), kept)
+        return torch.cat([out, *kept, self.second.noted])
+
+
 class Transposing(nn.Module):
     """Gives a module a view of a tensor that no call has."""
 
@@ -137,7 +159,7 @@ class Transposing(nn.Module):
         return out
 
 
-MODELS = (Hooked, Computing, Hypernetwork, Siblings, Fetched)
+MODELS = (Hooked, Computing, Hypernetwork, Siblings, Fetched, Left)
 
 
 @cache

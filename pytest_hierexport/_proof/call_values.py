@@ -59,8 +59,8 @@ class EagerCall:
     wholes: Mapping[int, frozenset[int]] = field(default_factory=dict)
     """Of each part of a tensor that the call returned, and that was written to afterwards: the whole, as it was."""
     kept: frozenset[int] = frozenset()
-    """Tensors that its own operations computed and those of other calls took, though it did not return them. Only a run
-    that is watched by operation has them."""
+    """Tensors that it did not return, but left in arguments, caches and captured attributes. In a run that is watched
+    by operation, also those that its own operations computed and those of other calls took."""
 
     @cached_property
     def available(self) -> frozenset[int]:
@@ -102,7 +102,7 @@ class CallValues(Observer):
     keep: Keep | None = None
     calls: list[EagerCall] = field(default_factory=list)
     passing: Callable[[torch.Tensor], None] | None = None
-    """Called with each tensor that a call returns, while the call is open."""
+    """Called with each tensor that a call returns or leaves behind, while the call is open."""
     is_recording: bool = False
     """Whether values are being recorded now: the operations that run are not the model's."""
     _begun: int = 0
@@ -163,18 +163,19 @@ class CallValues(Observer):
         with self._recording():
             running, found = self._open.pop(call.name), list(walk(output))
             seen = running.seen
-            for tensor in (part for _, part in found if isinstance(part, torch.Tensor)):
+            held, captured = list(walk(running.holders)), list(self._captured(call.path))
+            for tensor in (part for _, part in (*found, *held, *captured) if isinstance(part, torch.Tensor)):
                 if self.passing is not None:
                     self.passing(tensor)
             numbers, returned, places = self._numbers_of(found)
-            _, kept, _ = self._numbers_of(walk(running.holders))
-            captured, *_ = self._numbers_of(self._captured(call.path))
+            _, left, _ = self._numbers_of((*held, *captured))
             written = [each for each in running.shared if each.was_written]
             read = {self.values.add(each.found): "written" for each in written if each.found is not None}
             given, *_ = self._numbers_of(("", each.tensor) for each in written)
             seen = replace(seen, inputs=read | seen.inputs, settings=seen.settings | read.keys() - seen.inputs.keys())
-            effects = frozenset((*numbers, *kept, *captured, *given))
-            self.calls.append(replace(seen, returned=returned, returned_places=places, effects=effects))
+            effects = frozenset((*numbers, *left, *given))
+            kept = frozenset(left.keys() - returned.keys() - seen.inputs.keys())
+            self.calls.append(replace(seen, returned=returned, returned_places=places, effects=effects, kept=kept))
             unwritten = list(self._with_wholes(running.parts))
             if call.parent in self._open:
                 bases = {id(part._base) for _, part in found if isinstance(part, torch.Tensor)}

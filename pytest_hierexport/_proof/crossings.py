@@ -56,7 +56,7 @@ class Crossings(TorchDispatchMode):
         name = seen.call.name
         taken = self._taken[name] - seen.inputs.keys()
         inputs = seen.inputs | dict.fromkeys(taken, "taken by an operation")
-        kept = frozenset(self._kept_in[name] - seen.returned.keys() - inputs.keys())
+        kept = (seen.kept | self._kept_in[name]) - seen.returned.keys() - inputs.keys()
         return replace(seen, inputs=inputs, effects=seen.effects | self._given[name], kept=kept)
 
     def __torch_dispatch__(

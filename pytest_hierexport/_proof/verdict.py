@@ -132,8 +132,9 @@ class _Call:
     """The nodes that it owns."""
 
     def judge(self, present: Sequence[int]) -> Verdict:
-        # Any call may compute a constant.
-        kept = (n for n in sorted(self.seen.kept) if n in self.runs.names and not self.runs.values[n].constant)
+        # Any call may compute a constant, and what depends on sizes alone.
+        by_elements = (n for n in sorted(self.seen.kept) if self.runs.names.get(n) in self.runs.graph.by_elements)
+        kept = (number for number in by_elements if not self.runs.values[number].constant)
         found = list(chain(self._not_produced((*present, *kept)), self._not_given(), self._leaving()))
         if found:
             return next((verdict for verdict in found if verdict.kind is VerdictKind.UNPROVEN), found[0])
@@ -168,7 +169,7 @@ class _Call:
                 yield value
 
     def _not_produced(self, present: Iterable[int]) -> Iterator[Verdict]:
-        """Yield the outputs of the call, and what a hook kept, that none of its nodes produces.
+        """Yield the outputs of the call, and what it left or a hook kept, that none of its nodes produces.
 
         ONNX Runtime makes one reshape of that behind a `Gemm` and one in the caller: the output is there in the shape
         of the `Gemm`, and once more in its own, from the caller, where a transposition moves nothing (CLAP).
