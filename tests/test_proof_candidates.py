@@ -75,6 +75,17 @@ def test_result_of_coarse_value_is_compared_coarsely(low: int, found: frozenset[
     assert found_in(text, X * np.float32(2.002))["u"] == (found,)
 
 
+@pytest.mark.parametrize(("low", "found"), [("float", frozenset()), ("float16", frozenset([0]))])
+def test_loop_that_computes_coarsely_gives_a_coarse_value(low: str, found: frozenset[int]) -> None:
+    types = {"float": 1, "float16": 10}
+    text = f"""g (float[3] x) => (float[3] u) <int64 n = {{1}}, bool go = {{1}}> {{
+      u = Loop(n, go, x) <body = b (int64 i, bool c, float[3] v) => (bool d, float[3] w) <{low}[3] y> {{
+        d = Identity(c) y = Cast<to={types[low]}>(v) w = Cast<to=1>(y)
+      }}>
+    }}"""
+    assert found_in(text, X * np.float32(1.002))["u"] == (found,)
+
+
 def test_uncomputed_coarse_value_makes_its_results_coarse() -> None:
     known = "<float16[1,3] y>"
     text = f"""g (float[3] x) => (float[3] u) {known} {{

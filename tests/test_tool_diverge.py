@@ -18,6 +18,7 @@ import pytest
 import torch
 from onnx import numpy_helper
 from torch import nn
+from torch._higher_order_ops.while_loop import while_loop
 
 from pytest_hierexport import (
     Attribution,
@@ -282,6 +283,29 @@ def test_float16_graph_is_compared_in_its_precision(net: Exported, tmp_path: Pat
     assert {call.accumulated.tolerance for call in found.calls if call.accumulated is not None} == {1e-2}
     assert diverge(net.path, other, net.example, tolerance=0.1).first is None
     assert found.ranking
+
+
+class Coarse(nn.Module):
+    """Rounds to half precision in a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def step(i: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return i + 1, (x.half() * 1.7).sin().float()
+
+        _, x = while_loop(lambda i, x: i < 8, step, (torch.tensor(0), self.up(x)))
+        out: torch.Tensor = self.down(x)
+        return out
+
+
+def test_loop_in_half_precision_parts_from_nothing(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    example = Example(Coarse().eval(), (torch.randn(16, 8) * 3,))
+    export(example.model, example.args, path=tmp_path / "coarse.onnx")
+    assert diverge(example, tmp_path / "coarse.onnx").first is None
 
 
 def test_inputs_are_converted_to_the_types_of_each_graph(net: Exported, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from pytest_hierexport._onnx.graph import subgraphs_ir
 from pytest_hierexport._proof.inlining import captured, name_of
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
@@ -92,6 +93,7 @@ class _Search:
         def tolerance(value: ir.Value, inherited: float) -> float:
             """Find the candidates of a value; return its tolerance as an input of others."""
             stated = values.tolerance(dtype_name(value))
+            inherited = max([inherited, *(values.tolerance(dtype_name(each)) for each in in_bodies(value))])
             name = name_of(value)
             if name in foreign:
                 return stated
@@ -102,7 +104,7 @@ class _Search:
             candidates = found[name] = tuple(self._find(name, array, inherited) for array in arrays)
             distances = (values.distance(*pair) for pair in zip(parts, candidates, strict=True))
             grown = min(_GROWTH * max(distances, default=0.0), COARSEST)
-            return max(stated, grown, *(values.tolerance(part.dtype) for part in parts))
+            return max(stated, inherited, grown, *(values.tolerance(part.dtype) for part in parts))
 
         coarsest(graph.model.graph, tolerance)
         return found
@@ -149,6 +151,13 @@ def coarsest(graph: ir.Graph, own: Callable[[ir.Value, float], float]) -> dict[s
         for value in node.outputs:
             found[name_of(value)] = max(inherited, own(value, inherited))
     return found
+
+
+def in_bodies(value: ir.Value) -> Iterator[ir.Value]:
+    """Yield the values that are computed in the branches, or in the loop, that give a value."""
+    node = value.producer()
+    for _, body in subgraphs_ir(node) if node is not None else ():
+        yield from (output for inner in body.all_nodes() for output in inner.outputs)
 
 
 def dtype_name(value: ir.Value) -> str:

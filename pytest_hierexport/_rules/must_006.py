@@ -16,9 +16,8 @@ import onnx_ir as ir
 
 from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._onnx.graph import subgraphs_ir
 from pytest_hierexport._onnx.storage import load_proto
-from pytest_hierexport._proof.candidates import coarsest, dtype_name
+from pytest_hierexport._proof.candidates import coarsest, dtype_name, in_bodies
 from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.eager import Mode, ModelError, in_each, run_model
 from pytest_hierexport._proof.feeds import feeds_of
@@ -102,19 +101,12 @@ def _differences(
         return
     inherited = coarsest(
         ir.serde.deserialize_graph(graph),
-        lambda value, _: max(tolerance_of(dtype_name(each), tolerances) for each in (value, *_in_bodies(value))),
+        lambda value, _: max(tolerance_of(dtype_name(each), tolerances) for each in (value, *in_bodies(value))),
     )
     for (name, array), (place, wanted) in zip(found, expected.items(), strict=True):
         tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype.name, tolerances))
         if different := _different(wanted, array, tolerance):
             yield Violation(f"output {name} (the model's {place})", *different, _DO)
-
-
-def _in_bodies(value: ir.Value) -> Iterator[ir.Value]:
-    """Yield the values that are computed in the branches, or in the loop, that give a value."""
-    node = value.producer()
-    for _, body in subgraphs_ir(node) if node is not None else ():
-        yield from (output for inner in body.all_nodes() for output in inner.outputs)
 
 
 def _different(wanted: Array, found: Array, tolerance: float) -> tuple[str, str] | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._onnx.graph import fitted_inputs, graph_inputs
 from pytest_hierexport._onnx.models import Model, as_proto
-from pytest_hierexport._proof.candidates import coarsest, dtype_name
+from pytest_hierexport._proof.candidates import coarsest, dtype_name, in_bodies
 from pytest_hierexport._proof.choices import drawn, holding
 from pytest_hierexport._proof.eager import Runnable
 from pytest_hierexport._proof.feeds import feeds_of
@@ -55,7 +55,7 @@ class Side:
 
         def own(value: ir.Value, _: float) -> float:
             producer = value.producer()
-            around = (value, *(producer.inputs if producer else ()))
+            around = (value, *in_bodies(value), *(producer.inputs if producer else ()))
             known = (each for each in around if each is not None and each.dtype is not None)
             return max((tolerance_of(dtype_name(each)) for each in known), default=0.0)
 
