@@ -91,12 +91,10 @@ class _Search:
         found.update(dict.fromkeys(foreign, (frozenset(),)))
 
         def tolerance(value: ir.Value, inherited: float) -> float:
-            """Find the candidates of a value; return its tolerance as an input of others."""
-            stated = values.tolerance(dtype_name(value))
-            inherited = max([inherited, *(values.tolerance(dtype_name(each)) for each in in_bodies(value))])
+            """Find the candidates of a value; return the tolerance that its elements show."""
             name = name_of(value)
             if name in foreign:
-                return stated
+                return 0.0
             arrays = next(computed).arrays
             shape = _stated_shape(value)
             self.as_stated &= shape is None or all(array.shape == shape for array in arrays)
@@ -104,9 +102,9 @@ class _Search:
             candidates = found[name] = tuple(self._find(name, array, inherited) for array in arrays)
             distances = (values.distance(*pair) for pair in zip(parts, candidates, strict=True))
             grown = min(_GROWTH * max(distances, default=0.0), COARSEST)
-            return max(stated, inherited, grown, *(values.tolerance(part.dtype) for part in parts))
+            return max(grown, *(values.tolerance(part.dtype) for part in parts))
 
-        coarsest(graph.model.graph, tolerance)
+        coarsest(graph.model.graph, lambda value: values.tolerance(dtype_name(value)), tolerance)
         return found
 
     def _find(self, name: str, array: Array, inherited: float = 0) -> frozenset[int]:
@@ -137,27 +135,28 @@ def _constants(graph: Graph, values: Values, rearranged: AbstractSet[str]) -> It
             yield name, tensor.numpy()
 
 
-def coarsest(graph: ir.Graph, own: Callable[[ir.Value, float], float]) -> dict[str, float]:
+def coarsest(
+    graph: ir.Graph,
+    stated: Callable[[ir.Value], float],
+    measured: Callable[[ir.Value, float], float] = lambda _value, _inherited: 0.0,
+) -> dict[str, float]:
     """Return the largest tolerance among each computed value and all that it is computed from.
+
+    What branches and loops compute is among that.
 
     Args:
         graph: The graph, its nodes in topological order.
-        own: Gives the tolerance of a value itself, given the inherited one. Values come in the order of the nodes.
+        stated: Gives the tolerance of a value by what the file says of it.
+        measured: Gives another one, given the inherited one. Values come in the order of the nodes.
     """
     found: dict[str, float] = {}
     for node in graph:
         inputs = (*map(name_of, node.inputs), *captured(node))
-        inherited = max((found.get(value, 0.0) for value in inputs), default=0.0)
+        inner = (value for _, body in subgraphs_ir(node) for each in body.all_nodes() for value in each.outputs)
+        inherited = max([0.0, *(found.get(value, 0.0) for value in inputs), *map(stated, inner)])
         for value in node.outputs:
-            found[name_of(value)] = max(inherited, own(value, inherited))
+            found[name_of(value)] = max(inherited, stated(value), measured(value, inherited))
     return found
-
-
-def in_bodies(value: ir.Value) -> Iterator[ir.Value]:
-    """Yield the values that are computed in the branches, or in the loop, that give a value."""
-    node = value.producer()
-    for _, body in subgraphs_ir(node) if node is not None else ():
-        yield from (output for inner in body.all_nodes() for output in inner.outputs)
 
 
 def dtype_name(value: ir.Value) -> str:

@@ -17,7 +17,7 @@ import onnx_ir as ir
 from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.storage import load_proto
-from pytest_hierexport._proof.candidates import coarsest, dtype_name, in_bodies
+from pytest_hierexport._proof.candidates import coarsest, dtype_name
 from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.eager import Mode, ModelError, in_each, run_model
 from pytest_hierexport._proof.feeds import feeds_of
@@ -99,10 +99,7 @@ def _differences(
         said = f"{len(expected)}, one for each tensor that the model returns"
         yield Violation(_ALL, said, f"{len(found)}", _DO)
         return
-    inherited = coarsest(
-        ir.serde.deserialize_graph(graph),
-        lambda value, _: max(tolerance_of(dtype_name(each), tolerances) for each in (value, *in_bodies(value))),
-    )
+    inherited = coarsest(ir.serde.deserialize_graph(graph), lambda value: tolerance_of(dtype_name(value), tolerances))
     for (name, array), (place, wanted) in zip(found, expected.items(), strict=True):
         tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype.name, tolerances))
         if different := _different(wanted, array, tolerance):

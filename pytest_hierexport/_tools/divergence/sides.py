@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._onnx.graph import fitted_inputs, graph_inputs
 from pytest_hierexport._onnx.models import Model, as_proto
-from pytest_hierexport._proof.candidates import coarsest, dtype_name, in_bodies
+from pytest_hierexport._proof.candidates import coarsest, dtype_name
 from pytest_hierexport._proof.choices import drawn, holding
 from pytest_hierexport._proof.eager import Runnable
 from pytest_hierexport._proof.feeds import feeds_of
@@ -53,13 +53,14 @@ class Side:
     def _inherited(self) -> Mapping[str, float]:
         """The largest tolerance of each value and of all that it is computed from, where the file states dtypes."""
 
-        def own(value: ir.Value, _: float) -> float:
-            producer = value.producer()
-            around = (value, *in_bodies(value), *(producer.inputs if producer else ()))
-            known = (each for each in around if each is not None and each.dtype is not None)
-            return max((tolerance_of(dtype_name(each)) for each in known), default=0.0)
+        def stated(value: ir.Value | None) -> float:
+            return 0.0 if value is None or value.dtype is None else tolerance_of(dtype_name(value))
 
-        return coarsest(self.graph.model.graph, own)
+        def of_inputs(value: ir.Value, _: float) -> float:
+            producer = value.producer()
+            return max(map(stated, producer.inputs if producer else ()), default=0.0)
+
+        return coarsest(self.graph.model.graph, stated, of_inputs)
 
     def fetch(self, names: Iterable[str]) -> Iterator[tuple[str, Array]]:
         """Yield the named tensors of numbers: those that nodes compute, then inputs and initializers."""
