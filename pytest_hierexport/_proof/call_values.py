@@ -164,8 +164,8 @@ class CallValues(Observer):
             running, found = self._open.pop(call.name), list(walk(output))
             seen = running.seen
             held, captured = list(walk(running.holders)), list(self._captured(call.path))
-            for tensor in (part for _, part in (*found, *held, *captured) if isinstance(part, torch.Tensor)):
-                if self.passing is not None:
+            if self.passing is not None:
+                for tensor in (part for _, part in (*found, *held, *captured) if isinstance(part, torch.Tensor)):
                     self.passing(tensor)
             numbers, returned, places = self._numbers_of(found)
             _, left, _ = self._numbers_of((*held, *captured))

@@ -169,6 +169,7 @@ class Summary:
         shown = file if file.is_file() else root
         checks = self.checks.get(case.name, {})
         outcome = self.run.store.known_outcome(case) if checks else None
+        applicable = plan.applicable(case)
         return Model(
             name=case.name,
             source=case.source,
@@ -178,7 +179,7 @@ class Summary:
             checks=checks,
             committed=self._committed(case) if outcome else "",
             stages={stage: round(seconds, 3) for stage, seconds in self.stages.get(case.name, {}).items()},
-            inapplicable=tuple(rule.id for rule in plan.rules if rule not in plan.applicable(case)),
+            inapplicable=tuple(rule.id for rule in plan.rules if rule not in applicable),
             **({} if outcome is None else outcome.fields()),
         )
 
