@@ -102,7 +102,7 @@ class _Search:
             candidates = found[name] = tuple(self._find(name, array, inherited) for array in arrays)
             distances = (values.distance(*pair) for pair in zip(parts, candidates, strict=True))
             grown = min(_GROWTH * max(distances, default=0.0), COARSEST)
-            return max(grown, *(values.tolerance(part.dtype) for part in parts))
+            return max([grown, *(values.tolerance(part.dtype) for part in parts)])
 
         coarsest(graph.model.graph, lambda value: values.tolerance(dtype_name(value)), tolerance)
         return found
