@@ -494,3 +494,18 @@ sys.exit(pytest.main(options))
     done = subprocess.run(command, cwd=project.path, env=environment, capture_output=True, text=True, check=False)
     assert "1 failed, 1 passed" in done.stdout
     assert "to do     pip install syrupy" in done.stdout
+
+
+def test_places_of_tests_are_those_of_their_model(project: Project) -> None:
+    project.write("__hierexport__/build.txt", "/Other\n")
+    line = (project.path / "my_model.py").read_text().splitlines().index("def build():") + 1
+    result = project.run(
+        "--hierexport-models=my_model.py::build",
+        "-k",
+        "snapshot",
+        "--tb=line",
+        "--junitxml=j.xml",
+        "-ojunit_family=xunit1",
+    )
+    result.stdout.fnmatch_lines([f"{project.path}/my_model.py:{line}: *"])
+    assert f'file="my_model.py" line="{line - 1}"' in (project.path / "j.xml").read_text()

@@ -10,9 +10,10 @@ from types import ModuleType
 import pytest
 
 from pytest_hierexport._cases import Case
-from pytest_hierexport._files.paths import absolute
+from pytest_hierexport._files.paths import absolute, relative
 from pytest_hierexport._pytest import items
 from pytest_hierexport._pytest.plan import Plan
+from pytest_hierexport._pytest.run import RUN
 from pytest_hierexport._text import escape, one_line
 
 
@@ -41,6 +42,14 @@ class CaseClass(pytest.Class):
         document = one_line(f"The MUST rules and the snapshot on {self.case.name} ({self.case.source}).")
         namespace = {"case": self.case, "__module__": items.__name__, "__doc__": document}
         return type(self.name, (items.ModelSuite,), namespace)
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Yield the tests at the place of their model, where editors and annotations lead their users."""
+        file, line = self.config.stash[RUN].plan.place(self.case)
+        for item in super().collect():
+            if isinstance(item, pytest.Item):
+                item.location = (relative(file, self.config.rootpath), line - 1, item.location[2])
+            yield item
 
 
 class Relay(pytest.Collector):

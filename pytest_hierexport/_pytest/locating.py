@@ -1,4 +1,4 @@
-"""Locates models, and the modules that a snapshot's changes name: attribute path in the model, line of the class."""
+"""Locates the modules that a snapshot's changes name: attribute path in the model, line of the class."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 
 from pytest_hierexport._calls.hierarchy import Call
 from pytest_hierexport._cases import Case
-from pytest_hierexport._cases.factories import file_of, find_module, line_of
-from pytest_hierexport._cases.manifest import line_of_model
-from pytest_hierexport._cases.steps import exported_case
+from pytest_hierexport._cases.factories import file_of, find_module
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.run import Run
@@ -19,17 +17,6 @@ from pytest_hierexport._snapshot.diff import Difference
 from pytest_hierexport._snapshot.lines import members
 
 _MOST = 5
-
-
-def line_of_case(case: Case, file: Path) -> int:
-    """Return the line of a case's factory or of its table in a manifest, 1 where the file states neither."""
-    if file.suffix == ".py":
-        return line_of(file, case.source.rpartition(":")[2])
-    if file != case.manifest:
-        return 1
-    exported = exported_case(case)
-    # The selector may give it another name: `other=models.toml::name`.
-    return line_of_model(file, exported.source.partition(".toml::")[2] or exported.name)
 
 
 @unrecorded()

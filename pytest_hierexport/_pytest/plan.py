@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.case import Step
+from pytest_hierexport._cases.factories import line_of
 from pytest_hierexport._cases.in_code import check_case
-from pytest_hierexport._cases.steps import with_deployed
+from pytest_hierexport._cases.manifest import line_of_model
+from pytest_hierexport._cases.steps import exported_case, with_deployed
 from pytest_hierexport._errors import UsageError, proposals
 from pytest_hierexport._files.paths import relative
 from pytest_hierexport._files.unrecorded import unrecorded
@@ -121,6 +123,15 @@ class Plan:
         # The ids of a file outside the root directory would have no path.
         return next((path for path in candidates if path is not None and path.is_relative_to(root)), root)
 
+    def place(self, case: Case) -> tuple[Path, int]:
+        """Return the file and line where a case is stated: its factory or its table in a manifest, else the anchor.
+
+        A case that no file of the project states has the root directory.
+        """
+        root, anchor = self.config.rootpath, self.anchor(case)
+        file = case.anchor if case.anchor is not None and case.anchor.is_relative_to(root) else anchor
+        return (file, _line(case, file)) if file.is_file() else (root, 1)
+
     def snapshot(self, case: Case) -> Path:
         """Return the snapshot of a case: beside its manifest, be that outside the root directory, else its anchor."""
         return snapshot_file(case.manifest or self.anchor(case), case.name)
@@ -189,6 +200,17 @@ class Plan:
         checks = (SNAPSHOT, *(rule.id for rule in self.rules))
         found = ((case, item_name(check), check) for case in self.cases for check in checks)
         return {self.item_id(case, test): (case, test, check) for case, test, check in found}
+
+
+def _line(case: Case, file: Path) -> int:
+    """Return the line of a case's factory or of its table in a manifest, 1 where the file states neither."""
+    if file.suffix == ".py":
+        return line_of(file, case.source.rpartition(":")[2])
+    if file != case.manifest:
+        return 1
+    exported = exported_case(case)
+    # The selector may give it another name: `other=models.toml::name`.
+    return line_of_model(file, exported.source.partition(".toml::")[2] or exported.name)
 
 
 def _can_check(rule: Rule, case: Case) -> bool:

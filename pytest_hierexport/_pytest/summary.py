@@ -16,7 +16,6 @@ from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.paths import relative
 from pytest_hierexport._files.versions import commit, installed_versions
 from pytest_hierexport._pytest.crashes import Crash
-from pytest_hierexport._pytest.locating import line_of_case
 from pytest_hierexport._pytest.messages import Message, error_message
 from pytest_hierexport._pytest.orphans import Orphans, settle
 from pytest_hierexport._pytest.outputs import write_output
@@ -164,18 +163,17 @@ class Summary:
 
     def _model(self, case: Case) -> Model:
         plan = self.run.plan
-        root, anchor = plan.config.rootpath, plan.anchor(case)
-        file = case.anchor if case.anchor is not None and case.anchor.is_relative_to(root) else anchor
-        shown = file if file.is_file() else root
+        root = plan.config.rootpath
+        file, line = plan.place(case)
         checks = self.checks.get(case.name, {})
         outcome = self.run.store.known_outcome(case) if checks else None
         applicable = plan.applicable(case)
         return Model(
             name=case.name,
             source=case.source,
-            anchor=relative(anchor, root),
-            file=relative(shown, Path(os.environ.get("GITHUB_WORKSPACE", root))),
-            line=line_of_case(case, shown),
+            anchor=relative(plan.anchor(case), root),
+            file=relative(file, Path(os.environ.get("GITHUB_WORKSPACE", root))),
+            line=line,
             checks=checks,
             committed=self._committed(case) if outcome else "",
             stages={stage: round(seconds, 3) for stage, seconds in self.stages.get(case.name, {}).items()},
