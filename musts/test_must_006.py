@@ -292,3 +292,17 @@ def test_every_tensor_of_a_sequence_is_compared(made: str, wrong: int, tmp_path:
     case = case_of(lambda: (Several(), (torch.full((2,), 3.0),)))
     found = breaks("MUST-006", ExportedCase(case, tmp_path / "model.onnx", case.load(), "dynamo"))
     assert len(found) == wrong
+
+
+class Sampling(torch.nn.Module):
+    """Returns elements that it draws by the input, which no graph's draws replace, and the input's double."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.bernoulli(x.sigmoid()), x * 2
+
+
+def test_advice_on_elements_drawn_anew_names_them(tmp_path: Path) -> None:
+    sampling = exported(tmp_path, lambda: (Sampling().eval(), (torch.rand(20, 40),)))
+    drawn, doubled = breaks("MUST-006", damaged(sampling, tmp_path / "damaged", computed("Neg", 1)))
+    assert "each run draws these numbers anew" in drawn.do
+    assert "the plain exporter's file" in doubled.do

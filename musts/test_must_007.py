@@ -363,3 +363,15 @@ def test_a_file_without_tags_is_a_finding(whole: ExportedCase, tmp_path: Path) -
     (tmp_path / "model.hierarchy.json").unlink()
     (violation,) = breaks("MUST-007", case)
     assert violation.expected == "an ONNX model with tags"
+
+
+class Sampling(nn.Module):
+    """Draws elements by its input, which no graph's draws replace."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.bernoulli(x.sigmoid()) * 2
+
+
+def test_advice_on_elements_drawn_anew_names_them(tmp_path: Path) -> None:
+    (violation,) = breaks("MUST-007", exported(tmp_path, lambda: (Sampling().eval(), (torch.rand(20, 40),))))
+    assert "each run draws these numbers anew" in violation.do

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -24,6 +25,7 @@ from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.session import Fetched, run_graph
 from pytest_hierexport._proof.tensors import returned_arrays
 from pytest_hierexport._proof.tolerance import Array, distances, is_floating, tolerance_of
+from pytest_hierexport._proof.unfollowed import ADVICE, drawn_anew
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 
 _DO = (
@@ -74,7 +76,9 @@ def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) ->
         with suppress(ModelError), following_choices(inlined, run):
             outputs = _outputs(inlined, run)
             found.append(list(_differences(inlined.graph, outputs, run_model(example, best), tolerances)))
-    yield from min(found, key=_count)
+    anew = [f"(the model's {place})" for place in drawn_anew(example, path)]
+    for violation in min(found, key=_count):
+        yield replace(violation, do=ADVICE) if violation.where.endswith(tuple(anew)) else violation
 
 
 def _count(found: Sequence[Violation]) -> float:

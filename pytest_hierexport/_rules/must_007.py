@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._proof import prove
+from pytest_hierexport._proof.unfollowed import ADVICE, drawn_anew
 from pytest_hierexport._proof.verdict import OTHER_OUTPUTS
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 
@@ -20,6 +21,7 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
         yield Violation(exported.path.name, error.expected, error.found, error.do)
         return
     inputs = {given.name for given in exported.proto.graph.input}
+    is_random = bool(proof.unproven and drawn_anew(example, exported.path))
     for name, verdict in proof.unproven.items():
         is_listed = name in attribution.hierarchy
         tag = attribution.hierarchy.tag(name) if is_listed else "a call that the file does not list"
@@ -29,6 +31,8 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
             do += "; if the step is meant to change values, first state larger `tolerances` for it"
         if verdict.reason == OTHER_OUTPUTS:
             do = "compare the values with `hierexport diverge`; if a step is meant to change them, state `tolerances`"
+        if is_random:
+            do = ADVICE
         if not is_listed:
             do = f"list this run of the module, {name}, in the hierarchy that the exporter writes: it is missing there"
         yield Violation(
