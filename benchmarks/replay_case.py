@@ -102,8 +102,10 @@ class _Captured:
         return Capture(
             calls=tuple(Call(*parts) for parts in self.calls),
             before=before,
-            nodes={node: call for node, (_, call, *_) in zip(before.nodes, self.nodes, strict=True)},
-            merged={node: tuple(also) for node, (_, _, *also) in zip(before.nodes, self.nodes, strict=True) if also},
+            owners={
+                node: () if calls[0] is None else tuple(calls)
+                for node, (_, *calls) in zip(before.nodes, self.nodes, strict=True)
+            },
             declared={name: tuple(paths) for name, paths in self.owners.items()},
             after=unpack(self.after, blobs),
         )
@@ -123,7 +125,7 @@ def _watched_capture(case: Case, example: Example, blobs: Blobs) -> tuple[Captur
     return capture, _Captured(
         exporter,
         [[call.path, call.index, call.cls, call.parent] for call in capture.calls],
-        [[node.key, capture.nodes[node], *capture.merged.get(node, ())] for node in capture.before.nodes],
+        [[node.key, *(capture.owners[node] or (None,))] for node in capture.before.nodes],
         {name: list(paths) for name, paths in capture.declared.items()},
         next(data for flat, data in graphs if flat is capture.before),
         pack(capture.after, blobs),
@@ -314,7 +316,7 @@ def _seen(capture: Capture, exporter: str) -> Observed:
     return {
         "capture": {"exporter": exporter},
         "captured calls": {str(i): [c.path, c.index, c.cls, c.parent] for i, c in enumerate(capture.calls)},
-        "captured nodes": _numbered((n.key, [capture.nodes[n], *capture.merged.get(n, ())]) for n in nodes),
+        "captured nodes": _numbered((n.key, list(capture.owners[n] or (None,))) for n in nodes),
         "captured owners": {name: list(paths) for name, paths in capture.declared.items()},
     }
 

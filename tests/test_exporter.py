@@ -461,9 +461,9 @@ class TestGraph:
             t = Mul(x, w) h = Add(t, b) y = Exp(h) }"""
         )
         flat = flat_copy(before)
-        calls = dict(zip(flat.nodes, ("a", None, "a"), strict=True))
+        owners = dict(zip(flat.nodes, (("a",), (), ("a",)), strict=True))
         both = Call("", 0, "m.Root", None), Call("a", 0, "m.A", "")
-        capture = Capture(both, flat, calls, declared={}, after=before)
+        capture = Capture(both, flat, owners, declared={}, after=before)
         known = attribute_before(capture, Hierarchy(capture.calls))
         assert known.initializers == {
             "w": (Origin("a", Evidence.TRACED),),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_hierexport._calls.hierarchy import Call
@@ -33,18 +33,16 @@ class Capture:
     calls: tuple[Call, ...]
     """The calls of the forward pass, each after its parent."""
     before: Flat
-    """A copy of the graph before optimization: nothing is folded or fused in it; what was removed is in `merged`."""
-    nodes: Mapping[Node, str | None]
-    """The call of every node of `before`; None where it is unknown."""
+    """A copy of the graph before optimization: nothing is folded or fused in it."""
+    owners: Mapping[Node, tuple[str, ...]]
+    """By node of `before`: its call, then the calls whose equal operations were removed; empty where it is unknown.
+
+    The capture by TorchScript gives one call each: its `before` has a copy of the operation for each such call, and
+    carry merges these, except small constants: optimizers share them freely, so each keeps its own call."""
     declared: Mapping[str, tuple[str, ...]]
     """By name of a parameter or buffer, which is that of its initializer: the paths of the modules that declare it."""
     after: ir.Model
     """The graph that the exporter underneath gives with the options of the request."""
-    merged: Mapping[Node, tuple[str, ...]] = field(default_factory=dict)
-    """By node of `before`: the further calls that ran an equal operation, which was removed before this copy.
-
-    The capture by TorchScript leaves it empty: its `before` has a copy of the operation for each such call, and carry
-    merges these, except small constants: optimizers share them freely, so each keeps its own call."""
     notes: tuple[str, ...] = ()
     """What the user should know about the capture."""
 

@@ -11,7 +11,8 @@ initializer without holder or consumer    the root                              
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import chain
 
 from pytest_hierexport._calls.attribution import Evidence, Origin, Origins, order_origins
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
@@ -26,10 +27,11 @@ def attribute_before(capture: Capture, hierarchy: Hierarchy) -> Attributed:
     nodes: dict[Node, Origins] = {}
     of_inputs: set[Node] = set()
     for node in flat.nodes:
-        call = capture.nodes[node]
-        if call is not None:
-            others = (Origin(other, Evidence.MERGED) for other in _merged(node, capture))
-            nodes[node] = order_origins(hierarchy, (Origin(call, Evidence.TRACED), *others))
+        if own := capture.owners[node]:
+            # What was merged into the node that holds a body was merged into each node of the body.
+            merged = chain(own[1:], *(capture.owners[each][1:] for each in node.around))
+            origins = (Origin(own[0], Evidence.TRACED), *(Origin(call, Evidence.MERGED) for call in merged))
+            nodes[node] = order_origins(hierarchy, origins)
         elif node.parent is None and _takes_inputs_alone(node, flat, of_inputs):
             # The root computed it before its first call, for example a size.
             of_inputs.add(node)
@@ -38,12 +40,6 @@ def attribute_before(capture: Capture, hierarchy: Hierarchy) -> Attributed:
         if node not in nodes:
             nodes[node] = (Origin(_call_around(node, flat, nodes, hierarchy), Evidence.DERIVED),)
     return Attributed(hierarchy, flat, nodes, _initializers(capture, hierarchy, nodes))
-
-
-def _merged(node: Node, capture: Capture) -> Iterator[str]:
-    """Yield the further calls of a node, and of the nodes that hold the subgraph or call the function it is in."""
-    for each in (node, *node.around):
-        yield from capture.merged.get(each, ())
 
 
 def _takes_inputs_alone(node: Node, flat: Flat, of_inputs: set[Node]) -> bool:

@@ -180,23 +180,16 @@ class Recording:
             raise HierexportError(
                 "torch's exporter to make an ONNXProgram", found="none was made", do="report the versions in use"
             )
-        nodes, merged = self._stack_calls.calls_of(self._stacks_by_node)
+        owners = self._stack_calls.owners_of(self._stacks_by_node)
         # A ready program does not pass `_watching_attempts`, and without its optimizer torch reads no tensor.
         if (lost := next(_fakes(after), None)) is not None:
             raise CannotCaptureError(_LOST.format(lost.name))
         fill_absent(after)
         # torch names an initializer by the attribute path of one of its owners.
         declared = self._stack_calls.recorder.instances.tensors() if self._stack_calls.recorder is not None else {}
-        # `calls_of` has added the calls that were not recorded. A program may have no stacks.
+        # `owners_of` has added the calls that were not recorded. A program may have no stacks.
         calls = tuple(self._stack_calls.calls.values()) or (Call(ROOT, 0, qualified(type(self._model)), None),)
-        return Capture(
-            calls=calls,
-            before=before,
-            nodes=nodes,
-            declared=declared,
-            after=after,
-            merged=merged,
-        )
+        return Capture(calls, before, owners, declared, after)
 
 
 _LOST = "torch turned a computed value into a constant without elements: {}"

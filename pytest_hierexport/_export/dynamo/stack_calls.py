@@ -90,10 +90,8 @@ class StackCalls:
 
     # asked when the graph is there
 
-    def calls_of(
-        self, stacks: Mapping[Node, tuple[Stack, ...]]
-    ) -> tuple[dict[Node, str | None], dict[Node, tuple[str, ...]]]:
-        """Return the call of each node, and those of the nodes that were removed as its duplicates.
+    def owners_of(self, stacks: Mapping[Node, tuple[Stack, ...]]) -> dict[Node, tuple[str, ...]]:
+        """Return the call of each node, then those of its duplicates that were removed; none where it is unknown.
 
         Args:
             stacks: The stack of each node, and those of its duplicates. Nodes in a body follow the one that holds it.
@@ -101,14 +99,14 @@ class StackCalls:
                 subgraph or calls its function.
         """
         self._paths = paths_by_id(stack for stacks_of_node in stacks.values() for stack in stacks_of_node)
-        calls: dict[Node, str | None] = {}
-        merged: dict[Node, tuple[str, ...]] = {}
+        owners: dict[Node, tuple[str, ...]] = {}
         for node, of_node in stacks.items():
-            around = None if node.parent is None else calls[node.parent]
-            found = [self._call_of(stack) for stack in of_node] or [around]
-            calls[node] = found[0]
-            merged[node] = tuple(call for call in found[1:] if call is not None)
-        return calls, merged
+            calls = [self._call_of(stack) for stack in of_node]
+            if not calls and node.parent is not None:
+                calls.extend(owners[node.parent][:1])
+            is_known = bool(calls) and calls[0] is not None
+            owners[node] = tuple(call for call in calls if call is not None) if is_known else ()
+        return owners
 
     def _call_of(self, stack: Stack) -> str | None:
         """Return the innermost call of a module stack; None if it is empty, or does not begin at the observed model.

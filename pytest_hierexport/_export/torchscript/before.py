@@ -30,8 +30,8 @@ _BRANCHES: Mapping[str, Sequence[str]] = {"onnx::If": ("then_branch", "else_bran
 
 def before(
     converted: Graph, final: Graph, owners: Mapping[int, CallNames], parameters: Mapping[str, ir.TensorProtocol]
-) -> tuple[ir.Graph, dict[ir.Node, str | None]]:
-    """Return the graph before torch changed it, and the call of each node; None where it is unknown.
+) -> tuple[ir.Graph, dict[ir.Node, CallNames]]:
+    """Return the graph before torch changed it, and the call of each node; none where it is unknown.
 
     Args:
         converted: torch's graph right after the conversion to ONNX operators.
@@ -156,9 +156,9 @@ class _Builder:
         self._names = _names(graft.block, final)
         self._taken = set(final.names.values()) | set(parameters)
         self._values: dict[int, ir.Value] = {}
-        self._calls: dict[ir.Node, str | None] = {}
+        self._owners: dict[ir.Node, CallNames] = {}
 
-    def build(self) -> tuple[ir.Graph, dict[ir.Node, str | None]]:
+    def build(self) -> tuple[ir.Graph, dict[ir.Node, CallNames]]:
         block = self._graft.block
         used = {value for operation in block.all_operations() for value in operation.inputs}
         numbers = dict.fromkeys((*block.inputs, *(number for number in self._final.block.inputs if number in used)))
@@ -167,7 +167,7 @@ class _Builder:
         inputs = [self._value(number) for number in self._final.block.inputs if number in given]
         graph = ir.Graph(inputs, [], nodes=list(self._nodes(block)), initializers=initializers)
         graph.outputs.extend(self._value(number) for number in block.outputs if number is not None)
-        return graph, self._calls
+        return graph, self._owners
 
     def _parameter(self, number: int) -> ir.Value | None:
         """Return the initializer for a parameter among the inputs of torch's graph; None for an input of the model."""
@@ -196,20 +196,20 @@ class _Builder:
 
     def _nodes(self, block: Block) -> Iterator[ir.Node]:
         for operation in block.operations:
-            first, *others = self._graft.owners.get(operation.key) or (None,)
-            yield self._node(operation, [self._value(number) for number in operation.outputs], first)
-            for call in others:
+            calls = self._graft.owners.get(operation.key, ())
+            yield self._node(operation, [self._value(number) for number in operation.outputs], calls[:1])
+            for call in calls[1:]:
                 # torch removed an equal operation of this call: it is put beside the kept one.
-                yield self._node(operation, [ir.Value(name=None) for _ in operation.outputs], call)
+                yield self._node(operation, [ir.Value(name=None) for _ in operation.outputs], (call,))
 
-    def _node(self, operation: Operation, outputs: list[ir.Value], call: str | None) -> ir.Node:
+    def _node(self, operation: Operation, outputs: list[ir.Value], owners: CallNames) -> ir.Node:
         domain, _, op_type = operation.kind.partition("::")
         names = _BRANCHES.get(operation.kind, [f"body_{i}" for i in range(len(operation.blocks))])
         graphs = [ir.AttrGraph(name, self._graph(block)) for name, block in zip(names, operation.blocks, strict=True)]
         inputs = [None if number is None else self._value(number) for number in operation.inputs]
         domain = "" if domain == "onnx" else domain
         node = ir.Node(domain, op_type, inputs, [*operation.attributes, *graphs], outputs=outputs)
-        self._calls[node] = call
+        self._owners[node] = owners
         return node
 
     def _graph(self, block: Block) -> ir.Graph:

@@ -75,13 +75,13 @@ def _capture(request: Request, adapter: Adapter, instances: Instances, names: Se
     # With gradients: without them, torch's attention runs a fast path that cannot be exported.
     with quiet(), _values_read() as places, torch.enable_grad(), recorder.listening(), conversion.following():
         after = _export(request, adapter, names)
-    graph, calls = before(*conversion.graphs, conversion.owners, _tensors(adapter, after))
+    graph, owners = before(*conversion.graphs, conversion.owners, _tensors(adapter, after))
     graph.opset_imports.update(after.opset_imports)
     flat = flat_copy(ir.Model(graph, ir_version=after.ir_version))
     return Capture(
         calls=tuple(recorder.calls.values()),
         before=flat,
-        nodes={node: calls[node.source] for node in flat.nodes},
+        owners={node: owners[node.source] for node in flat.nodes},
         declared=instances.tensors(),
         after=after,
         notes=_fixed(places),
