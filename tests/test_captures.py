@@ -218,6 +218,33 @@ def test_transformers_serves_though_nothing_computes_inputs_beforehand(
     assert runs(export(model, (X,), exporter="transformers"))
 
 
+class Sorts(PreTrainedModel):
+    """Sorts in a module, stably: transformers' exporter replaces the operation by one that has no module stack."""
+
+    config_class = PretrainedConfig
+
+    def __init__(self) -> None:
+        super().__init__(PretrainedConfig())
+        self.sort, self.lin = Sorted(), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.lin(self.sort(x))
+        return out
+
+
+class Sorted(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sort(x, stable=True)[0]
+
+
+@pytest.mark.usefixtures("hub_exporter")
+def test_operation_that_transformers_exporter_replaces_keeps_its_call() -> None:
+    model: nn.Module = Sorts().eval()  # type: ignore[no-untyped-call]
+    result = export(model, (X,), exporter="transformers")
+    assert {origins[0].call for origins in result.attribution.nodes.values()} == {"sort", "lin"}
+    assert result.attribution.coverage()["traced"] == len(result.attribution.nodes)
+
+
 class Flagged(PreTrainedModel):
     """Takes a flag, which transformers' exporter takes out of the inputs, and anything else."""
 

@@ -162,6 +162,12 @@ class TestCalls:
         result = exported(Runs(lambda m, x: m.a(m.a(x)), a=nn.Linear(4, 4)))
         assert owners(result, "Identity") == [["a@1"]]
 
+    def test_copies_of_buffers_and_results_belong_to_the_root(self) -> None:
+        model = Runs(lambda own, x: (own.norm.running_mean, y := own.gate(x), y), gate=Gate(), norm=nn.BatchNorm1d(4))
+        result = exported(model)
+        assert owners(result, "Identity") == [[""], [""]]
+        assert result.attribution.coverage()["traced"] == len(result.attribution.nodes)
+
     def test_loop_body_belongs_to_the_call_that_runs_it(self) -> None:
         model = Runs(lambda m, x: m.b(m.a(x)), a=Runs(lambda _m, x: doubled(x, x.shape[0])), b=Gate())
         result = exported(model, X + 2)

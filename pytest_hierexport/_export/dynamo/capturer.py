@@ -214,7 +214,8 @@ def _running_forward(recorder: CallRecorder, original: Callable[..., Any]) -> Ca
 def _copying_stacks(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `replace_all_uses_with` so that the new node gets the module stack of the old one.
 
-    Few graph passes of torch copy the stack. Some replace a node by a number, which has no stack.
+    Few graph passes copy the stack: transformers' exporter replaces a stable sort by a sort without one. Some replace a
+    node by a number, which has no stack.
     """
 
     @functools.wraps(original)
