@@ -398,3 +398,16 @@ def test_reshape_of_a_value_that_identity_gives_keeps_its_call() -> None:
     found = carried(before, after, m="a", h="a", r="", n="b", k="b", d="", y="")
     assert found["h2"] == [("a", "fused")]
     assert found["k2"] == found["k"] == [("b", "fused")]
+
+
+def test_weight_of_a_replaced_operator_separates_two_fusions() -> None:
+    before = """g (float[2, 2] x) => (float[2, 2] z)
+        <float[2, 2] q = {1.0, 2.0, 3.0, 4.0}, float[2, 2] v = {5.0, 6.0, 7.0, 8.0}, float[2] b = {0.5, 1.5}> {
+        m = MatMul(x, q) n = Softmax(m) o = MatMul(n, v) y = Add(o, b) z = Relu(y) }"""
+    after = """g (float[2, 2] x) => (float[2, 2] z)
+        <float[2, 2] packed = {1.0, 2.0, 3.0, 4.5}, float[2, 2] v = {5.0, 6.0, 7.0, 8.0}, float[2] b = {0.5, 1.5}> {
+        h = local.Attention(x, packed) r = local.Reorder(h) g = Gemm(r, v, b) y = local.Reorder(g) z = Relu(y) }"""
+    found = carried(before, after, m="a", n="a", o="b", y="b", z="c")
+    assert [found[key] for key in "hrgyz"] == [
+        [(call, evidence)] for call, evidence in zip("aabbc", ["fused"] * 4 + ["traced"], strict=True)
+    ]

@@ -168,13 +168,16 @@ def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
 
     A `Transpose` in front of a convolution became the `ReorderInput` in front of ONNX Runtime's own (ConvNeXt); an
     activation of two nodes became one, of which no name is left, also in front of a convolution that adds (MobileViT).
+    Where none has its operator, the one with its weight is meant: onnxsim puts a projection into a `Gemm` (a ViT).
     A stored constant was computed from nothing: a size that onnxscript's optimizer computes in place of one is new (a
     Llama with dynamic axes).
     """
     same = [found]
     if not _has_same_op_type(node, found):
         taken = [anchors.counterpart_or_source(value) for value in node.operands]
-        same = [each for each in _nodes_from_taken(anchors, taken, found) if _has_same_op_type(node, each)]
+        computing = _nodes_from_taken(anchors, taken, found)
+        same = [each for each in computing if _has_same_op_type(node, each)]
+        same = same or [each for each in computing if _take_one_constant(anchors.match, node, each)]
     if len(same) != 1:
         return
     for new, old in zip(node.inputs, same[0].inputs, strict=False):
@@ -183,6 +186,12 @@ def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
             anchors.anchored[new] = old
             if old in anchors.match.before.producer:
                 _anchor_operands(anchors, anchors.match.after.producer[new], anchors.match.before.producer[old])
+
+
+def _take_one_constant(match: Match, node: Node, found: Node) -> bool:
+    """Whether a node takes a constant at the place where one before took it: a `Gemm` the weight of a `MatMul`."""
+    pairs = zip(node.inputs, found.inputs, strict=False)
+    return any(a and b and not b.varying and match.numbering.new[a] == match.numbering.old[b] for a, b in pairs)
 
 
 def _nodes_from_taken(anchors: Anchors, taken: Sequence[Value | None], found: Node) -> list[Node]:
