@@ -411,3 +411,22 @@ def test_weight_of_a_replaced_operator_separates_two_fusions() -> None:
     assert [found[key] for key in "hrgyz"] == [
         [(call, evidence)] for call, evidence in zip("aabbc", ["fused"] * 4 + ["traced"], strict=True)
     ]
+
+
+def test_quantized_input_belongs_to_the_reader_of_its_elements() -> None:
+    before = """g (float[N, 2] x) => (float[N, 2] z)
+        <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}> { n = Shape(x) m = MatMul(x, w) z = Reshape(m, n) }"""
+    after = """g (float[N, 2] x) => (float[N, 2] z)
+        <int8[2, 2] w_q = {1, 2, 3, 4}, float s = {0.5}> {
+        q = QuantizeLinear(x, s) d = DequantizeLinear(q, s) e = DequantizeLinear(w_q, s) n = Shape(d) m = MatMul(d, e)
+        z = Reshape(m, n) }"""
+    found = carried(before, after, n="b", m="a", z="b")
+    assert [call for key in "qdemnz" for call, _ in found[key]] == [*"aaaabb"]
+
+
+def test_value_converted_for_its_shape_alone_belongs_to_its_reader() -> None:
+    before = "g (float[N, 2] x) => (int64[2] n) { h = Relu(x) n = Shape(h) }"
+    after = """g (float[N, 2] x) => (int64[2] n) <float s = {0.5}> {
+        h = Relu(x) q = QuantizeLinear(h, s) d = DequantizeLinear(q, s) n = Shape(d) }"""
+    found = carried(before, after, h="a", n="b")
+    assert found["q"] == found["d"] == found["n"] == [("b", "fused")]

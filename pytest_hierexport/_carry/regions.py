@@ -82,7 +82,7 @@ def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
     region = {end: None}
     pending = [end]
     for node in pending:
-        for value in node.operands:
+        for value in _computed_for(match.after, node):
             producer = match.after.producer.get(value)
             if producer is None or (anchors.counterpart(value) and not _is_new_size(anchors, producer)):
                 continue
@@ -92,6 +92,17 @@ def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
                 region[producer] = None
                 pending.append(producer)
     return pending
+
+
+def _computed_for(after: Flat, node: Node) -> Iterator[Value]:
+    """Yield the operands of a node, without those of which it takes the shape alone and other nodes the elements.
+
+    A quantizer converts an input of the model for the layer that computes with it, not for all that take its size.
+    """
+    own = {*node.data_operands}
+    for value in node.operands:
+        if value in own or not any(value in each.data_operands for each in after.consumers[value]):
+            yield value
 
 
 def _took(anchors: Anchors, calls: list[Origin], node: Node) -> bool:
