@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from pytest_hierexport._carry.definitions import arity, attributes, is_pure, stated
-from pytest_hierexport._carry.tensors import SMALL, constant_content, tensor_key, tensor_sample
+from pytest_hierexport._carry.tensors import SMALL, constant_tensor, tensor_key, tensor_sample
 from pytest_hierexport._onnx.absent import LOCATION
 from test_carry import model
 
@@ -102,7 +102,7 @@ def test_random_numbers_and_subgraphs_are_not_pure(text: str, pure: bool) -> Non
 
 def constant(**given: Any) -> Any:
     node = ir.node("Constant", [], given)
-    return constant_content(node, node.attributes)
+    return tensor_key(constant_tensor(node, node.attributes))
 
 
 def test_constant_nodes_have_the_content_of_initializers() -> None:
@@ -123,7 +123,7 @@ def test_constant_nodes_have_the_content_of_initializers() -> None:
     ],
 )
 def test_other_nodes_have_no_content(node: ir.Node) -> None:
-    assert constant_content(node, node.attributes) is None
+    assert constant_tensor(node, node.attributes) is None
 
 
 WORDS = ir.StringTensor([b"word"], shape=ir.Shape([1]))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from pytest_hierexport import carry
@@ -12,9 +11,6 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._carry.tensors import SMALL
 from test_carry import CALLS, carried, held, holding, known, model
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 LARGE = np.arange(SMALL, dtype=np.float32)
 
@@ -206,3 +202,11 @@ def test_node_behind_a_returned_input_belongs_to_the_model() -> None:
     before = "g (float[2] x) => (float[2] x, float[2] y) { y = Exp(x) }"
     after = "g (float[2] x) => (float[2] x, float[2] y, float[2] q) { y = Exp(x) q = Sin(x) }"
     assert carried(before, after, y="a") == {"y": [("a", "traced")], "q": [("", "fused")]}
+
+
+def test_weight_in_a_renamed_constant_node_is_known_by_content() -> None:
+    before = holding("g (float[1, 1024] x) => (float[1, 1024] z) { y = Mul(x, w) z = Relu(y) }", "w", LARGE)
+    after = model("g (float[1, 1024] x) => (float[1, 1024] z) { u = Constant() t = Mul(x, u) z = Relu(t) }")
+    after.graph[0].attributes.add(ir.AttrTensor("value", ir.tensor(LARGE)))
+    found = carry(before, known(before, y="a", z="b"), after).nodes
+    assert [found[key] for key in "tz"] == [(Origin(call, Evidence.TRACED),) for call in "ab"]

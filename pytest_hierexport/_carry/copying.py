@@ -16,7 +16,7 @@ import onnx_ir as ir
 from pytest_hierexport._calls.names import encode
 from pytest_hierexport._carry.definitions import arity, attributes, is_pure, stated
 from pytest_hierexport._carry.flat import Flat, Node, Value
-from pytest_hierexport._carry.tensors import constant_content, tensor_key
+from pytest_hierexport._carry.tensors import constant_tensor, tensor_key
 from pytest_hierexport._onnx.graph import function_prefix, node_key, subgraphs_ir
 from pytest_hierexport._onnx.order import topological_order
 
@@ -115,9 +115,12 @@ class _Copier:
         self, node: ir.Node, given: Mapping[str, ir.Attr], place: _Place, operands: Iterable[Value | None]
     ) -> tuple[Value, ...]:
         varying = any(value.varying for value in operands if value is not None)
-        held = constant_content(node, given)
+        tensor = constant_tensor(node, given)
+        content = tensor_key(tensor)
+        leaf = ("constant", id(tensor)) if content is None and tensor is not None else content
         for output in node.outputs:
-            place.scope[output] = Value(place.name(output), output.dtype, _shape(output), varying=varying, leaf=held)
+            value = Value(place.name(output), output.dtype, _shape(output), varying=varying, leaf=leaf, tensor=tensor)
+            place.scope[output] = value
         return tuple(place.scope[output] for output in node.outputs)
 
     def _subgraph(self, graph: ir.Graph, holder: Node, place: _Place) -> None:

@@ -27,7 +27,7 @@ class Value:
     leaf: Hashable | None = None
     """Identifies a value that no node computes: an input, or a constant by its content."""
     tensor: Any = None
-    """The tensor of an initializer."""
+    """The tensor of an initializer or a `Constant`."""
 
 
 @dataclass(eq=False, slots=True)
@@ -139,6 +139,12 @@ class Flat:
     def initializer_keys(self) -> Mapping[Value, str]:
         """The key of every initializer."""
         return {value: key for key, value in self.initializers.items()}
+
+    @property
+    def stored(self) -> Iterator[Value]:
+        """Every value that has a tensor: initializers, and what `Constant` nodes give."""
+        yield from self.initializers.values()
+        yield from (value for node in self.nodes for value in node.outputs if value.tensor is not None)
 
     def producer_of(self, name: str) -> Node | None:
         """Return the node that computes the value of a name."""

@@ -122,8 +122,9 @@ def _share_contents(before: Flat, after: Flat) -> None:
 
     Tensors after that have a name of one before are known by it, and are not read.
     """
-    renamed = _by_sample(value for name, value in after.initializers.items() if name not in before.initializers)
-    for sample, values in _by_sample(before.initializers.values()).items():
+    known = {value.name for value in before.stored} - {""}
+    renamed = _by_sample(value for value in after.stored if value.name not in known)
+    for sample, values in _by_sample(before.stored).items():
         sharing = [*values, *renamed.get(sample, ())]
         for value in sharing[1:]:
             value.leaf = next(each.leaf for each in sharing if tensors_may_agree(each, value))

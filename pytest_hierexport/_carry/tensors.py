@@ -39,8 +39,8 @@ def tensor_sample(tensor: Any) -> Hashable | None:
     return (tensor.dtype.value, tuple(tensor.shape), numbers[:16].tobytes(), numbers[-16:].tobytes())
 
 
-def constant_content(node: ir.Node, given: Mapping[str, ir.Attr]) -> Hashable | None:
-    """Return the content of a `Constant` of given attributes, as of an initializer; None for any other node."""
+def constant_tensor(node: ir.Node, given: Mapping[str, ir.Attr]) -> Any:
+    """Return the tensor of a `Constant` of given attributes; None for any other node."""
     if node.op_type != "Constant" or node.domain or len(given) != 1:
         return None
     # onnx_ir's own consumer names the tensor after the value, which would be a change to the graph.
@@ -48,9 +48,9 @@ def constant_content(node: ir.Node, given: Mapping[str, ir.Attr]) -> Hashable | 
     if attribute.is_ref():
         return None
     if attribute.type == ir.AttributeType.TENSOR:
-        return tensor_key(attribute.value)
+        return attribute.value
     dtype = _PLAIN.get(attribute.type)
-    return None if dtype is None else tensor_key(ir.tensor(attribute.value, dtype=dtype))
+    return None if dtype is None else ir.tensor(attribute.value, dtype=dtype)
 
 
 _PLAIN = {
