@@ -19,8 +19,9 @@ from selenium.webdriver.chrome.service import Service
 
 from pytest_hierexport._calls.entries import ModuleEntry
 from pytest_hierexport._report import as_html, as_json
-from pytest_hierexport._report.failures import Finding, failure_of
+from pytest_hierexport._report.failures import failure_of
 from pytest_hierexport._report.results import SNAPSHOT, Check, Model, Results, RuleText, Status
+from pytest_hierexport._rules.base import Violation
 
 _RULES = tuple(RuleText(f"MUST-{number:03}", f"promise number {number}") for number in range(1, 13))
 _FLAGS = (
@@ -63,7 +64,9 @@ def _model(number: int, count: int) -> Model:
     checks[SNAPSHOT] = Check(Status.PASSED, seconds=0.01)
     if number % 10 == 0:
         where = f"node linear_{number} (/Model{number}/Layer.0/Attention)"
-        findings = tuple(Finding("what is expected " * 4, "what was found " * 4, "to do " * 9, where) for _ in range(9))
+        findings = tuple(
+            Violation(where, "what is expected " * 4, "what was found " * 4, "to do " * 9) for _ in range(9)
+        )
         failure = failure_of(findings, f".hierexport/model_{number}/model.onnx", f"pytest models.toml::model_{number}")
         checks["MUST-004"] = Check(Status.FAILED, "the whole message " * 60, 2.0, failure)
     coverage = {"traced": sum(sum(entry.operators.values()) for entry in modules)}

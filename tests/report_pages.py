@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from pytest_hierexport._calls.entries import ModuleEntry
 from pytest_hierexport._calls.names import encode, encode_operator
-from pytest_hierexport._report.failures import Finding, failure_of
+from pytest_hierexport._report.failures import failure_of
 from pytest_hierexport._report.results import SNAPSHOT, Check, Model, Results, RuleText, Status
+from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._snapshot.diff import Change, Difference, compare, diff
 from pytest_hierexport._snapshot.renames import Move, Rename
 
@@ -105,13 +106,14 @@ PRESENT = (
 def shown_results() -> Results:
     """Return the run that the tests of the page look at, and that its pictures show."""
     repeat = "pytest --hierexport-models=models.toml --hierexport-cache=.cache models.toml::encoder::"
-    proof = Finding(
+    proof = Violation(
+        "call layers.7.attention (/Encoder/Layer.7/Attention)",
         "a call whose nodes turn its inputs into its outputs",
         "a value of another call enters: where_1 (/Encoder/Mask)",
         "find what moved the value to another call, and carry origins through it; docs/proof.md says what is shown",
-        "call layers.7.attention (/Encoder/Layer.7/Attention)",
     )
-    drift = Finding(
+    drift = Violation(
+        "",
         "__hierexport__/encoder.txt",
         "(- gone, + new, ~ other operators)",
         f"read the change; where it is meant: {repeat}test_snapshot --snapshot-update",
@@ -170,7 +172,7 @@ def hostile_results(names: tuple[str, ...]) -> Results:
             (Change(child, None, {name: 1}), Change(name, {name: 1}, None)),
             (Move(name, name), Move(f"{child}/{name}", name, after=True)),
         )
-        failure = failure_of((Finding(name, name, name, f"{name} ({root})"),), name, name, difference)
+        failure = failure_of((Violation(f"{name} ({root})", name, name, name),), name, name, difference)
         check = {"MUST-002": Check(Status.FAILED, name, 0.1, failure)}
         return replace(_named(name, entries, check, layers=name), notes=(name,), warnings=(name,))
 

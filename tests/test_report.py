@@ -18,9 +18,10 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.schemas import schema_error
 from pytest_hierexport._report import as_ctrf, as_html, as_json, as_lines, as_markdown
 from pytest_hierexport._report.data import read_report
-from pytest_hierexport._report.failures import Finding, failure_of
+from pytest_hierexport._report.failures import failure_of
 from pytest_hierexport._report.packing import packed
 from pytest_hierexport._report.results import Check, Model, Part, Results, RuleText, Status, cardinal_line
+from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._text import one_line
 from report_pages import many_models, shown_results
 from schemas import strict_schema
@@ -187,7 +188,7 @@ def test_large_run_stays_a_small_page() -> None:
 
 
 def test_failure_lists_its_first_places_and_counts_the_others() -> None:
-    finding = Finding("expected", "found", "do", "where")
+    finding = Violation("where", "expected", "found", "do")
     failure = failure_of([finding] * 103)
     assert (len(failure["findings"]), failure["more"]) == (100, 3)
 

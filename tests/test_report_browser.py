@@ -20,8 +20,9 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from pytest_hierexport._calls.entries import ModuleEntry
 from pytest_hierexport._report import as_html
-from pytest_hierexport._report.failures import Finding, failure_of
+from pytest_hierexport._report.failures import failure_of
 from pytest_hierexport._report.results import SNAPSHOT, Check, Model, Results, Status
+from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._snapshot.diff import compare
 from report_pages import hostile_results, many_models, shown_results, transformer
 
@@ -208,7 +209,7 @@ def test_summary_lists_what_failed_and_where(browser: Browser) -> None:
 
 def test_checks_that_found_the_same_are_one_failure(browser: Browser) -> None:
     failure = failure_of(
-        (Finding("encoder to be exported", "ValueError: no", "read traceback.txt"),), "nothing", "pytest"
+        (Violation("", "encoder to be exported", "ValueError: no", "read traceback.txt"),), "nothing", "pytest"
     )
     results = shown_results()
     broken = {check: Check(Status.FAILED, "", 0.1, failure) for check in results.columns}
@@ -334,7 +335,7 @@ def test_place_in_a_later_call_leads_to_its_module(browser: Browser) -> None:
         ModuleEntry("layer", "m.Layer", "/Net/Layer", 3),
         ModuleEntry("layer.inner", "m.Inner", "/Net/Layer/Inner", 3, {"Add": 3}),
     )
-    failure = failure_of((Finding("one", "another", "look", "node add_2 (/Net/Layer@2/Inner)"),))
+    failure = failure_of((Violation("node add_2 (/Net/Layer@2/Inner)", "one", "another", "look"),))
     checks = {"MUST-003": Check(Status.FAILED, "", 0.1, failure)}
     model = Model("net", "m.py::net", "m.py", "m.py", 1, checks, modules=entries)
     browser.open(replace(shown_results(), models=(model,)), "#net")

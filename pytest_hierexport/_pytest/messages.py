@@ -11,7 +11,7 @@ bert: could not be exported
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import pytest
 
@@ -22,7 +22,7 @@ from pytest_hierexport._pytest.commands import repeat_command
 from pytest_hierexport._pytest.kept_files import keep_files
 from pytest_hierexport._pytest.plan import Plan
 from pytest_hierexport._pytest.run import Run
-from pytest_hierexport._report.failures import Failure, Finding, failure_of
+from pytest_hierexport._report.failures import Failure, failure_of
 from pytest_hierexport._rules.base import Rule, Violation, places
 from pytest_hierexport._rules.messages import broken
 from pytest_hierexport._snapshot.diff import Difference
@@ -64,7 +64,7 @@ def item_message(
     case: Case,
     test: str,
     lines: Sequence[str],
-    findings: Sequence[Finding],
+    findings: Sequence[Violation],
     *,
     headline: str,
     difference: Difference | None = None,
@@ -79,7 +79,7 @@ def error_message(run: Run, case: Case, test: str, title: str, error: Hierexport
     """Return the message of an item whose check could not run."""
     parts = [("expected", error.expected), ("found", error.found), ("to do", error.do)]
     lines = [one_line(f"{case.name}: {title}"), *aligned([(label, one_line(text)) for label, text in parts])]
-    finding = Finding(error.expected, error.found, error.do)
+    finding = Violation("", error.expected, error.found, error.do)
     return item_message(run, case, test, lines, [finding], headline=f"{title}: {error.found}")
 
 
@@ -89,8 +89,7 @@ def rule_message(run: Run, case: Case, test: str, rule: Rule, violations: Sequen
     known = case.known_failure(rule.id)
     if known is not None and known.expired:
         lines.append(f"  the known failure ({known.reason}) expired on {known.until}")
-    findings = [Finding(**asdict(violation)) for violation in violations]
-    return item_message(run, case, test, lines, findings, headline=_headline(violations))
+    return item_message(run, case, test, lines, violations, headline=_headline(violations))
 
 
 def _headline(violations: Sequence[Violation]) -> str:

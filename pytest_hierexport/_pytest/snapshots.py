@@ -20,7 +20,7 @@ from pytest_hierexport._pytest.messages import CheckFailed, item_message
 from pytest_hierexport._pytest.options import is_updating
 from pytest_hierexport._pytest.orphans import former
 from pytest_hierexport._pytest.run import Run
-from pytest_hierexport._report.failures import Finding
+from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._snapshot import is_detailed
 from pytest_hierexport._snapshot.diff import compare, headline, lines_of
 from pytest_hierexport._text import aligned, one_line
@@ -166,6 +166,6 @@ class _Failures:
             shown += ["", *aligned([("where", where)] if where else [])]
         found_lines = aligned([("expected", expected), ("found", found)])
         lines = [one_line(title), *found_lines, *shown, *aligned([("to do", to_do)])]
-        findings, head = [Finding(expected, found, to_do)], headline(difference)
+        findings, head = [Violation("", expected, found, to_do)], headline(difference)
         told = item_message(self.run, self.case, self.test, lines, findings, headline=head, difference=difference)
         return CheckFailed(told)

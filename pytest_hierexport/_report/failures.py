@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from inspect import signature
 from typing import Any
 
+from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._snapshot.diff import Change, Difference
 from pytest_hierexport._snapshot.renames import Move, Rename
 from pytest_hierexport._text import printable
@@ -15,25 +16,14 @@ _MOST_FINDINGS = 100
 _MOST_CHANGES = 2000
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One place where a check failed."""
-
-    expected: str
-    found: str
-    do: str
-    where: str = ""
-    """The node with its tag, the line of source, the file; empty for the model as a whole."""
-
-
 Failure = Mapping[str, Any]
 """The parts of a failed check's message, as `schema/report.json` describes them: all processes pass them on so."""
-_KINDS = {"findings": Finding, "renames": Rename, "changes": Change, "moves": Move}
+_KINDS = {"findings": Violation, "renames": Rename, "changes": Change, "moves": Move}
 """The lists of a failure, with what they hold."""
 
 
 def failure_of(
-    findings: Iterable[Finding], kept: str = "", repeat: str = "", difference: Difference | None = None
+    findings: Iterable[Violation], kept: str = "", repeat: str = "", difference: Difference | None = None
 ) -> Failure:
     """Return a failure with its first findings and changes, its texts printable; the others are counted.
 

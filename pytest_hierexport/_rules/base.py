@@ -38,10 +38,10 @@ Exporter = Callable[[Case, Example, Path], object]
 
 @dataclass(frozen=True)
 class Violation:
-    """One place where a case breaks a rule."""
+    """One place where a case breaks a rule, or fails another check."""
 
     where: str
-    """The node with its tag, the line of source, the file."""
+    """The node with its tag, the line of source, the file; empty for the model as a whole."""
     expected: str
     found: str
     do: str
