@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from pytest_hierexport._calls.attribution import Attribution, Origin, Origins, Primary, order_origins
 from pytest_hierexport._carry.cancelled import attribute_cancelled
@@ -15,12 +16,7 @@ from pytest_hierexport._carry.leftover import attribute_leftover, initializer_or
 from pytest_hierexport._carry.match import Attributed, Match, OriginsOf, attribute_matched, match
 from pytest_hierexport._carry.regions import attribute_regions
 from pytest_hierexport._errors import UsageError, gist
-from pytest_hierexport._onnx.models import as_ir
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from pytest_hierexport._onnx.models import Model
+from pytest_hierexport._onnx.models import Model, as_ir
 
 # In this order: a pass reads the origins that those before it gave.
 _PASSES = (attribute_matched, attribute_regions, attribute_copies, attribute_cancelled, attribute_leftover)

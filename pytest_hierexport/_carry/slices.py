@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pytest_hierexport._carry.flat import Flat, Node, Value
-    from pytest_hierexport._carry.numbering import Numbering
+from pytest_hierexport._carry.flat import Flat, Node, Value
+from pytest_hierexport._carry.numbering import Numbering
 
 
 def backward_slice(flat: Flat, start: Iterable[Value], stop: Callable[[Value], bool]) -> list[Node]:

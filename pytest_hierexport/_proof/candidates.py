@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import onnx
 import onnx_ir as ir
 
 from pytest_hierexport._onnx.graph import subgraphs_ir
@@ -27,9 +27,6 @@ from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._proof.values import COARSEST, Candidates, Values
-
-if TYPE_CHECKING:
-    import onnx
 
 _GROWTH = 4.0
 """The tolerance of a result, as a multiple of the distance at which its input was found: errors that have grown may

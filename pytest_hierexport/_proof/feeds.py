@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+import onnx
 import torch
 
 from pytest_hierexport._errors import UsageError
@@ -13,9 +13,6 @@ from pytest_hierexport._onnx.graph import graph_inputs
 from pytest_hierexport._proof.eager import Runnable
 from pytest_hierexport._proof.tensors import array_of, flattened
 from pytest_hierexport._proof.tolerance import Array
-
-if TYPE_CHECKING:
-    import onnx
 
 
 def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
+import ml_dtypes  # it tells numpy the names of its dtypes
 import numpy as np
 
 from pytest_hierexport._proof.tolerance import Array, is_floating
@@ -126,15 +127,11 @@ def _without_special(numbers: Array, dtype: str) -> tuple[Array, bytes]:
 
 @cache
 def _numpy_dtype(name: str) -> np.dtype[Any]:
-    import ml_dtypes  # noqa: F401  # it tells numpy the names of its dtypes
-
     return np.dtype(name)
 
 
 @cache
 def _largest(dtype: str) -> float:
-    import ml_dtypes
-
     info: Any = ml_dtypes.finfo  # it knows numpy's dtypes too
     return float(info(_numpy_dtype(dtype)).max)
 

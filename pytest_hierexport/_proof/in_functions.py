@@ -16,14 +16,12 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._proof.inlining import calling_nodes, function_calls
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 FunctionCalls = tuple[tuple[str, str], ...]
 """The calls of functions around a node, the outermost first: the function's prefix and the key of the calling node."""

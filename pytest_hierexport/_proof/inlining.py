@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import TopologicalSortPass
 
@@ -27,9 +27,6 @@ from pytest_hierexport._onnx.inlining import inline_functions
 from pytest_hierexport._onnx.models import converted
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tolerance import Array
-
-if TYPE_CHECKING:
-    import onnx
 
 _KEY, _CALLING = "key", "calling"
 

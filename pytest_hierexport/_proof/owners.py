@@ -13,16 +13,15 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import onnx_ir as ir
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._onnx.operators import draws, reads_elements
 from pytest_hierexport._proof.in_functions import InFunctions
 from pytest_hierexport._proof.inlining import captured, function_calls, key, name_of, nodes_inside
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 class Owner(NamedTuple):

@@ -19,21 +19,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import onnx
 import torch
 
+from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.eager import Mode, Runnable, run_eager
 from pytest_hierexport._proof.tensors import walk
 from pytest_hierexport._proof.values import Values
-
-if TYPE_CHECKING:
-    import onnx
-
-    from pytest_hierexport._calls.hierarchy import Hierarchy
 
 FACTOR = 4.0
 """How many times as far as the other run a value of the graph may lie: a tool rounds at other places."""
@@ -64,13 +61,8 @@ def half_precision(example: Runnable, proto: onnx.ModelProto) -> str:
     }
     given = {value.type.tensor_type.elem_type for value in (*proto.graph.input, *proto.graph.value_info)}
     codes = stored | cast | given
-    return next((name for name in _HALF if name in held or _code(name) in codes), "")
-
-
-def _code(name: str) -> int:
-    import onnx
-
-    return int(onnx.TensorProto.DataType.Value(name.upper()))
+    code_of = onnx.TensorProto.DataType.Value
+    return next((name for name in _HALF if name in held or code_of(name.upper()) in codes), "")
 
 
 def _other_precision(example: Runnable, precision: str) -> torch.dtype:

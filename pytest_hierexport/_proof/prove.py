@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import onnx
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence
 from pytest_hierexport._display import Shown, Table
@@ -35,9 +36,6 @@ from pytest_hierexport._proof.tolerance import Array, check_tolerances
 from pytest_hierexport._proof.values import Values
 from pytest_hierexport._proof.verdict import Verdict, VerdictKind, contaminated, judge
 from pytest_hierexport._stages import stage
-
-if TYPE_CHECKING:
-    import onnx
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -91,8 +92,6 @@ def array_of(tensor: torch.Tensor) -> Array:
     # numpy has every type that is not floating. Its name is not looked up: numpy 1 has no `numpy.bool`.
     if not tensor.is_floating_point() or hasattr(np, name):
         return tensor.numpy()
-    import ml_dtypes
-
     elements: Array = tensor.reshape(-1).view(torch.uint8).numpy().view(getattr(ml_dtypes, name))
     return elements.reshape(tensor.shape)
 

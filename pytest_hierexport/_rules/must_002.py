@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, partial
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
+
+import onnx
 
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._calls.names import is_torch_nn
@@ -15,9 +16,6 @@ from pytest_hierexport._onnx import codec
 from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._onnx.json_text import json_or_none
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
-
-if TYPE_CHECKING:
-    import onnx
 
 
 @limited

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._onnx import codec, sidecar
@@ -18,9 +20,6 @@ from pytest_hierexport._onnx.graph import graph_inputs, inventory_proto
 from pytest_hierexport._onnx.sidecar import Sidecar
 from pytest_hierexport._onnx.storage import attach_proto
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
-
-if TYPE_CHECKING:
-    import onnx
 
 _LONGEST = 300
 _NOTHING = "nothing"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import onnx
 
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.machine import Machine
@@ -12,9 +14,6 @@ from pytest_hierexport._onnx.json_text import json_or_none
 from pytest_hierexport._onnx.proto_tags import TaggedProto
 from pytest_hierexport._onnx.sidecar import sidecar_path
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
-
-if TYPE_CHECKING:
-    import onnx
 
 _LEFT_OUT = frozenset(("raw_data", "node", "initializer", "g", "graphs"))
 """The fields of messages that hold numbers as bytes, and those whose messages are listed by themselves."""

@@ -30,13 +30,11 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 def plain_export(
@@ -134,8 +132,6 @@ def _by_torchscript(
 
     The model is traced behind a module that takes and gives the tensors among its inputs and outputs.
     """
-    import onnx_ir as ir
-
     flat = _Flat(model, args, kwargs)
     # Without gradients torch's attention takes a way of its own, which this exporter does not know.
     with torch.enable_grad(), tempfile.TemporaryDirectory(dir=folder) as home:
@@ -201,8 +197,6 @@ def _tensors(holder: Any, seen: frozenset[int] = frozenset()) -> Iterator[torch.
 
 def save(model: ir.Model, path: Path) -> None:
     """Write a model, its data beside it: the message of a large one would have no room for it."""
-    import onnx_ir as ir
-
     ir.save(model, path, external_data=f"{path.name}.data")
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import onnx
 import onnx_ir as ir
 import torch
 
@@ -33,9 +34,6 @@ from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._rules.base import ExportedCase
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
 from pytest_hierexport._rules.peer import PEERS, plain_export, save
-
-if TYPE_CHECKING:
-    import onnx
 
 _OURS = ("pytest_hierexport._export",)
 """The modules that the process refuses to import. An example may be built by others of this package, as the zoo is."""

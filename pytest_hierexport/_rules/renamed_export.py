@@ -9,7 +9,9 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+import onnx
 
 from pytest_hierexport._calls.attribution import Origin, Origins
 from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
@@ -23,9 +25,6 @@ from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._rules.base import ExportedCase, Violation
 from pytest_hierexport._rules.decisions.watch import Watch
 from pytest_hierexport._rules.renaming import CannotRenameError, Renaming, renamed
-
-if TYPE_CHECKING:
-    import onnx
 
 _Pairs: TypeAlias = "Sequence[tuple[tuple[str, Any], tuple[str, Any]]]"
 """Nodes, initializers or values of both exports, each with its key."""
