@@ -39,6 +39,13 @@ def test_a_file_in_a_package_may_import_relatively(tmp_path: Path) -> None:
     assert load_from_file(package / "factory.py", "build") == ("relative", "a_package.deep.factory")
 
 
+def test_factory_in_the_init_file_is_one_of_its_package(tmp_path: Path) -> None:
+    package = tmp_path / "package_with_factory"
+    package.mkdir()
+    (package / "__init__.py").write_text("def build(): return __name__, __package__\n")
+    assert load_from_file(package / "__init__.py", "build") == ("package_with_factory", "package_with_factory")
+
+
 def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

@@ -96,7 +96,7 @@ def _import_file(path: Path) -> ModuleType:
 
 def _import_name(path: Path) -> tuple[Path, str]:
     """Return the folder above the packages of a file, and the dotted name of its module from there."""
-    folder, parts = path.parent, [path.stem]
+    folder, parts = path.parent, [] if path.stem == "__init__" else [path.stem]
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
         folder = folder.parent
