@@ -140,6 +140,10 @@ class TestErrors:
         subprocess.run(run, cwd=project, check=False, capture_output=True)
         assert "my_model.py" in (project / ".hierexport" / name / "traceback.txt").read_text()
 
+    def test_strict_export_names_a_run_that_is_strict(self, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["export", "my_model.py::broken", "-o", "out.onnx", "--strict"]) == 4
+        assert capsys.readouterr().err.endswith("--hierexport-models=my_model.py::broken --hierexport-strict\n")
+
     def test_no_run_is_named_that_would_build_the_weights(
         self, project: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -88,6 +88,7 @@ def _way_to_the_traceback(options: argparse.Namespace) -> Iterator[None]:
             raise
         given = {"models": options.selector, "exporter": options.exporter, "opset": options.opset}
         stated = [f"--hierexport-{name}={value}" for name, value in given.items() if value is not None]
+        stated += ["--hierexport-strict"] if options.strict else []
         command = shlex.join(["python", "-m", "pytest", "-m", "hierexport", *stated])
         do = f"{error.do}; to keep its traceback: {command}"
         raise type(error)(error.expected, found=error.found, do=do) from error.__cause__
