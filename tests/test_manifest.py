@@ -97,6 +97,17 @@ def test_stated_inputs_replace_those_of_the_factory(home: Path) -> None:
     assert example.dynamic_shapes == {"ids": {0: "batch"}, "x": None}
 
 
+@pytest.mark.parametrize(
+    ("made", "found"), [("{'net': Adder()}", "a mapping with the keys net"), ("None", "a NoneType")]
+)
+def test_stated_inputs_do_not_hide_what_a_factory_returned(home: Path, made: str, found: str) -> None:
+    with (home / "adders.py").open("a") as file:
+        file.write(f"def wrong(): return {made}\n")
+    (case,) = read(home, '[models.wrong]\nmodel = "adders.py::wrong"\ninputs.x = { shape = [2] }\n')
+    with pytest.raises(CollectError, match=f"found an Example of {found}"):
+        case.load()
+
+
 def test_paths_start_at_the_manifest(home: Path) -> None:
     (home / "models.toml").write_text('[models.adder]\nmodel = "adders.py::build"\n')
     (case,) = select([f"{home.name}/models.toml"], home.parent)

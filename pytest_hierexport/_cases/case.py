@@ -230,6 +230,8 @@ def _thin_example(case: Case) -> Example:
 
 
 def _describe(made: object) -> str:
+    if isinstance(made, Example):
+        return f"an Example of {_describe(made.model)}"
     if isinstance(made, Mapping):
         return f"a mapping with the keys {', '.join(map(str, made)) or '(none)'}"
     if isinstance(made, (tuple, list)):
