@@ -101,6 +101,24 @@ def test_a_manifest_may_trust_a_checkpoint_s_code(tmp_path: Path, monkeypatch: p
     assert type(case.load().model).__name__ == "OwnModel"
 
 
+@pytest.mark.parametrize(
+    ("name", "auto"), [("OwnHead", "AutoModelForMaskedLM"), ("BertModel", "AutoModelForSequenceClassification")]
+)
+def test_trusted_code_is_that_of_the_named_class(
+    name: str, auto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
+    write_own_code(tmp_path / "own", f"{OWN_CODE}\nclass {name}(OwnModel): ...\n")
+    stated = tmp_path / "own" / "config.json"
+    config = json.loads(stated.read_text())
+    config |= {"architectures": [name], "auto_map": {**config["auto_map"], auto: f"own.{name}"}}
+    stated.write_text(json.dumps(config))
+    (tmp_path / "models.toml").write_text('[models.own]\nmodel = "./own"\ntrust_remote_code = true\n')
+    (case,) = select(["models.toml"], tmp_path)
+    built = type(case.load().model)
+    assert (built.__name__, built.__module__.rpartition(".")[2]) == (name, "own")
+
+
 def test_a_manifest_states_inputs_that_cannot_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
     write_own_code(tmp_path / "own", OWN_CODE.replace("return", "assert input_ids.shape == (7, 3); return"))

@@ -74,11 +74,12 @@ def load_checkpoint(folder: Path, *, weights: bool, trust_remote_code: bool = Fa
 
 
 def _model(transformers: Any, config: Any, folder: Path, *, weights: bool, trust_remote_code: bool) -> Any:
-    """Load the class that the configuration names; if transformers lacks it, the one that AutoModel chooses."""
-    stated = _stated_class(transformers, config)
+    """Load the checkpoint's own class, that of transformers which the configuration names, or AutoModel's choice."""
+    own = _own_class(transformers, config) if trust_remote_code else None
+    stated = _stated_class(transformers, config) if own is None else None
     if stated is not None:
         return stated.from_pretrained(folder, config=config, local_files_only=True) if weights else stated(config)
-    auto = _auto_class(transformers, config, trust_remote_code=trust_remote_code)
+    auto = own or transformers.AutoModel
     if weights:
         return auto.from_pretrained(folder, config=config, local_files_only=True, trust_remote_code=trust_remote_code)
     return auto.from_config(config, trust_remote_code=trust_remote_code)
@@ -94,13 +95,15 @@ def _stated_class(transformers: Any, config: Any) -> Any:
     return next((cls for cls in found if hasattr(cls, "from_pretrained")), None)
 
 
-def _auto_class(transformers: Any, config: Any, *, trust_remote_code: bool) -> Any:
-    """Return the auto class that the checkpoint maps its code to; AutoModel by default."""
-    mapped = getattr(config, "auto_map", None) or {}
-    if not trust_remote_code or "AutoModel" in mapped:
-        return transformers.AutoModel
-    named = (getattr(transformers, name, None) for name in mapped)
-    return next((auto for auto in named if hasattr(auto, "from_config")), transformers.AutoModel)
+def _own_class(transformers: Any, config: Any) -> Any:
+    """Return the auto class that the checkpoint maps its code to, first for the class that the configuration names."""
+    mapped, names = getattr(config, "auto_map", None) or {}, getattr(config, "architectures", None) or []
+
+    def is_other(auto: str) -> tuple[bool, bool]:
+        return str(mapped[auto]).rpartition(".")[2] not in names, auto != "AutoModel"
+
+    autos = (getattr(transformers, name, None) for name in sorted(mapped, key=is_other))
+    return next((auto for auto in autos if hasattr(auto, "from_config")), None)
 
 
 def _not_loaded(folder: Path, error: Exception, *, trust_remote_code: bool) -> CollectError:
