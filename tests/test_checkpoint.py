@@ -93,6 +93,15 @@ def test_a_checkpoint_s_own_code_is_not_run(tmp_path: Path) -> None:
         case.load()
 
 
+def test_broken_checkpoint_with_code_is_quoted_too(folder: Path) -> None:
+    stated = folder / "config.json"
+    stated.write_text(json.dumps(json.loads(stated.read_text()) | {"auto_map": {"AutoModel": "own.OwnModel"}}))
+    (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1")
+    (case,) = select(["tiny"], folder.parent)
+    with pytest.raises(CollectError, match=r"SafetensorError(.|\n)*else repair the checkpoint"):
+        case.load()
+
+
 def test_a_manifest_may_trust_a_checkpoint_s_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
     write_own_code(tmp_path / "own")

@@ -110,8 +110,9 @@ def _not_loaded(folder: Path, error: Exception, *, trust_remote_code: bool) -> C
     if _has_code(folder) and not trust_remote_code:
         return CollectError(
             f"a model of transformers in {folder}",
-            found="a checkpoint with its own code, which is not run",
-            do="read that code, then state trust_remote_code = true for it in a manifest (models.toml)",
+            found=f"a checkpoint with its own code, which is not run, and {in_words(error)}",
+            do="where it needs that code, read it, then state trust_remote_code = true for it in a manifest "
+            "(models.toml); else repair the checkpoint",
         )
     return CollectError(
         f"transformers to load {folder}",
