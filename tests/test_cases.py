@@ -178,6 +178,18 @@ def test_weights_are_made_generic_unless_the_case_says_otherwise() -> None:
     assert own.halve.bias.tolist() == [0, 0]
 
 
+def test_lazy_modules_get_generic_weights() -> None:
+    lazy = torch.nn.Sequential(torch.nn.LazyLinear(2), torch.nn.LazyBatchNorm1d())
+    scale = case(lambda: (lazy, (X,))).load().model.get_parameter("1.weight")
+    assert scale[0] != scale[1]
+
+
+def test_lazy_model_that_does_not_run_is_left_as_made() -> None:
+    lazy = torch.nn.Sequential(torch.nn.Linear(5, 2), torch.nn.LazyLinear(2))
+    model = case(lambda: (lazy, (X,))).load().model
+    assert torch.nn.parameter.is_lazy(model.get_parameter("1.weight"))
+
+
 def test_the_case_s_dynamic_shapes_go_before_the_factory_s() -> None:
     def build() -> object:
         return Halver(), (X,), {}, {"x": {0: "theirs"}}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -122,6 +123,7 @@ class Case:
                 return self._load_without_weights()
             example = self._as_example(self._made())
             if self.randomise:
+                _run_lazy(example)
                 randomise(example.model, SEED)
         return example
 
@@ -237,6 +239,19 @@ def _describe(made: object) -> str:
     if isinstance(made, (tuple, list)):
         return f"a {type(made).__name__} of {', '.join(type(item).__name__ for item in made) or 'nothing'}"
     return f"a {type(made).__name__}"
+
+
+def _run_lazy(example: Example) -> None:
+    """Run a model with lazy modules, whose parameters have no elements before; the export tells of an error."""
+    import torch
+    from torch.nn.parameter import is_lazy
+
+    from pytest_hierexport._export.state import as_found, in_eval_mode
+
+    if any(map(is_lazy, (*example.model.parameters(), *example.model.buffers()))):
+        args, kwargs = copy.deepcopy((example.args, example.kwargs))
+        with suppress(Exception), as_found(example.model), in_eval_mode(example.model), torch.no_grad():
+            example.model(*args, **kwargs)
 
 
 @contextmanager

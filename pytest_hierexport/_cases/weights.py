@@ -37,7 +37,8 @@ def randomise(model: torch.nn.Module, seed: int = 0) -> None:
     - all other tensors get the jitter too, and their zeros (and parameters next to zero) become small values of either
       sign: a norm's weight stays near one and a variance positive.
 
-    Integers, booleans, complex numbers, sparse tensors and those without storage (the meta device) are unchanged.
+    Integers, booleans, complex numbers, sparse tensors and those without storage (the meta device, lazy modules) are
+    unchanged.
 
     Args:
         model: Its mode and device are unchanged. A tensor under two names is changed once.
@@ -60,10 +61,11 @@ def randomise(model: torch.nn.Module, seed: int = 0) -> None:
 def _floating_tensors(model: torch.nn.Module) -> Iterator[tuple[torch.Tensor, bool]]:
     """Yield the storage of each floating tensor once, and whether it is a parameter."""
     import torch
+    from torch.nn.parameter import is_lazy
 
     for tensors, is_parameter in ((model.parameters(), True), (model.buffers(), False)):
         for tensor in tensors:
-            is_dense = tensor.layout is torch.strided and not tensor.is_meta
+            is_dense = tensor.layout is torch.strided and not tensor.is_meta and not is_lazy(tensor)
             if is_dense and tensor.is_floating_point() and tensor.numel():
                 yield _unexpanded(tensor), is_parameter
 
