@@ -13,8 +13,9 @@ import yaml
 
 from projects import MODEL
 from pytest_hierexport._cases import select
+from pytest_hierexport._cases.manifest import read_selectors
 from pytest_hierexport._cases.searching import read_sources
-from pytest_hierexport._tools.starting import distinct_names, manifest_text, to_configure, workflow_of
+from pytest_hierexport._tools.starting import add_models, distinct_names, manifest_text, to_configure, workflow_of
 from pytest_hierexport.cli import main
 from pytest_hierexport.cli.init import _named
 
@@ -112,6 +113,13 @@ def test_named_model_is_added_to_the_manifest(folder: Path, capsys: pytest.Captu
     assert main(["init", "other.py::make"]) == 4
     assert "init NAME=other.py::make" in capsys.readouterr().err
     assert (folder / "models.toml").read_bytes().decode() == kept + added
+
+
+def test_model_is_added_to_a_manifest_with_byte_order_mark(tmp_path: Path) -> None:
+    manifest = tmp_path / "models.toml"
+    manifest.write_text("[models.mine]\nmodel = 'my_model.py::build'\n", encoding="utf-8-sig")
+    add_models(manifest, {"other": "other.py::make"})
+    assert read_selectors(manifest) == {"mine": "my_model.py::build", "other": "other.py::make"}
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def add_models(manifest: Path, models: Mapping[str, str]) -> None:
     end = "" if text.endswith("\n") or not text else "\n"
     added = f"{text}{end}\n{manifest_text(models)}"
     try:
-        parse_manifest(manifest, added)
+        parse_manifest(manifest, added.removeprefix("\ufeff"))
     except CollectError as error:
         raise UsageError(
             f"a {manifest.name} in which each model is a table [models.NAME]",
