@@ -649,6 +649,13 @@ class TestModel:
         assert model.cache.grad_fn is None
         assert torch.equal(copy.deepcopy(model).cache, torch.zeros(8, 4))
 
+    def test_frozen_part_of_a_model_has_no_mode(self) -> None:
+        frozen = torch.jit.freeze(torch.jit.script(nn.Linear(4, 4).eval()))
+        model = nn.Sequential(frozen, nn.ReLU())
+        exported = export(model, (torch.randn(2, 4),))
+        assert [node.op_type for node in exported.model.graph] == ["Gemm", "Relu"]
+        assert model[1].training
+
     def test_lazy_module_stays_as_its_first_run_makes_it(self) -> None:
         parts: dict[str, nn.Module] = {"a": nn.LazyLinear(4), "b": nn.LazyBatchNorm1d(), "unused": nn.LazyLinear(4)}
         model = Sequence(lambda m, x: m.b(m.a(x)), **parts).train()

@@ -201,7 +201,7 @@ def in_eval_mode(model: torch.nn.Module) -> Iterator[bool]:
     Raises:
         UsageError: The model's `eval()` fails, as that of `ExportedProgram.module()` does.
     """
-    modes = [(module, module.training) for module in model.modules()]
+    modes = [(module, getattr(module, "training", False)) for module in model.modules()]
     training = any(mode for _, mode in modes)
     required = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     try:
@@ -210,7 +210,7 @@ def in_eval_mode(model: torch.nn.Module) -> Iterator[bool]:
         yield training
     finally:
         for module, mode in modes if training else ():  # a module before those in it: `train()` sets these, too
-            if module.training != mode:
+            if getattr(module, "training", False) != mode:
                 with suppress(Exception):
                     module.train(mode)
         for parameter, was in required:

@@ -24,7 +24,7 @@ def mode_checksums(model: torch.nn.Module) -> dict[torch.Tensor, int | None]:
     checksums are kept, for copies would need as much memory as the model.
     """
     base, modules = torch.nn.Module, list(model.modules())
-    if not any(module.training for module in modules):
+    if not any(getattr(module, "training", False) for module in modules):
         return {}
     own = [each for each in modules if type(each).train is not base.train or type(each).eval is not base.eval]
     found = dict.fromkeys(tensor for each in own for tensor in (*each.parameters(), *each.buffers()))
