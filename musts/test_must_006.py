@@ -136,6 +136,12 @@ def test_a_case_may_state_how_much_it_bears(tolerance: float, found: bool, whole
     assert bool(breaks("MUST-006", case)) is found
 
 
+def test_model_that_refuses_its_inputs_is_told_of_first(tmp_path: Path) -> None:
+    narrow = exported(tmp_path, lambda: (torch.nn.Linear(4, 2).half().eval(), (torch.ones(3, 4),)))
+    (violation,) = breaks("MUST-006", narrow)
+    assert violation.expected == "a model that runs on the example's inputs"
+
+
 def test_a_file_that_does_not_run_is_a_finding(whole: ExportedCase, tmp_path: Path) -> None:
     def damage(proto: onnx.ModelProto) -> None:
         proto.graph.node[0].op_type = "NoSuchOperator"
