@@ -77,6 +77,16 @@ def test_new_project_has_what_its_workflow_then_checks(folder: Path, capsys: pyt
     assert "| head | dynamo | 6 |" in (folder / "summary.md").read_text()
 
 
+def test_results_of_steps_get_their_snapshots(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = 'after = ["onnxruntime:basic"]\n'
+    entries = [f'[models.{name}]\nmodel = "my_model.py::build"\n{steps}' for name in ("whole", "empty")]
+    (folder / "models.toml").write_text(f'{entries[0]}{entries[1]}weights = "none"\n')
+    assert main(["init"]) == 0
+    assert "no snapshot of empty@onnxruntime:basic: not run: no weights\n" in capsys.readouterr().out
+    written = sorted(path.name for path in (folder / "__hierexport__").glob("*.txt"))
+    assert written == ["empty.txt", "whole.txt", "whole@onnxruntime%3Abasic.txt"]
+
+
 def test_second_init_changes_no_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "models.toml").write_text('[models.mine]\nmodel = "my_model.py::build"\n')
     (folder / "__hierexport__").mkdir()

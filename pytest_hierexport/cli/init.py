@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from pytest_hierexport._cases import select
+    from pytest_hierexport._cases.steps import with_deployed
     from pytest_hierexport._files.atomic import write_new
     from pytest_hierexport._pytest.ids import SNAPSHOTS, snapshot_file
     from pytest_hierexport._tools.starting import MANIFEST, add_models, manifest_text, to_configure, workflow_of
@@ -58,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         print_line(f"kept {MANIFEST}, which was there")
         kept = True
-    names = [case.name for case in select([MANIFEST], here)]
+    names = [each.name for case in select([MANIFEST], here) for each in with_deployed(case)]
     kept = kept and all(snapshot_file(here, name).exists() for name in names)
     failed = _snapshots(names, here)
     workflow = workflow_of(here)
@@ -155,11 +156,13 @@ def _snapshots(names: Sequence[str], here: Path) -> bool:
     with progress() as stage:
         stage(f"export {first_names(missing, _MOST_SHOWN)}")
         models = [model for model in _export(missing, here).models if model.name in missing]
-        failed = [model.name for model in models if model.status(SNAPSHOT) is not Status.PASSED]
+        failed = [model.name for model in models if model.status(SNAPSHOT) not in {Status.PASSED, Status.SKIPPED}]
         if failed:
             stage.drop()
     for model in models:
-        if model.name not in failed:
+        if model.status(SNAPSHOT) is Status.SKIPPED:
+            print_line(f"no snapshot of {model.name}: {model.checks[SNAPSHOT].message}")
+        elif model.name not in failed:
             print_line(f"wrote the snapshot of {model.name}: {counted(model.nodes, 'node')}, {model.exporter}")
         else:
             print_lines(model.checks[SNAPSHOT].message.splitlines() if SNAPSHOT in model.checks else ["it did not run"])
