@@ -123,6 +123,7 @@ class Plan:
         # The ids of a file outside the root directory would have no path.
         return next((path for path in candidates if path is not None and path.is_relative_to(root)), root)
 
+    @unrecorded()
     def place(self, case: Case) -> tuple[Path, int]:
         """Return the file and line where a case is stated: its factory or its table in a manifest, else the anchor.
 
