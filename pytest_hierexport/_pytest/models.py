@@ -116,7 +116,7 @@ class ModelsPlugin:
         stages = self.run.clock.taken()
         mark(report, case, check, _message(report, error), stages)
         if report.failed and isinstance(error, CheckFailed):
-            _shorten(report, error, self.plan.place(case))
+            _shorten(report, error, self.plan.config.rootpath)
             self.repeated.tell_once(report, case, error)
         if report.when != "teardown":
             # JUnit's writer takes the properties from the report of the teardown.
@@ -174,15 +174,16 @@ def _check(rule: Rule | None) -> str:
     return SNAPSHOT if rule is None else rule.id
 
 
-def _shorten(report: pytest.TestReport, error: CheckFailed, place: tuple[Path, int]) -> None:
+def _shorten(report: pytest.TestReport, error: CheckFailed, root: Path) -> None:
     """Give pytest's summary, whose line is cut at the terminal's width, what broke and where.
 
-    `--tb=line` and annotations show the place as well, which would be a line of the plugin's.
+    `--tb=line` and annotations show a place as well: that of the test, not a line of the plugin's.
     """
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:
         crash.message = error.headline
-        crash.path, crash.lineno = str(place[0]), place[1]
+        file, line, _ = report.location
+        crash.path, crash.lineno = str(root / file), (line or 0) + 1
 
 
 def _message(report: pytest.TestReport, error: BaseException | None) -> Message:
