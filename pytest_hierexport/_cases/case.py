@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import datetime as dt
 import inspect
 import random
@@ -243,15 +242,13 @@ def _describe(made: object) -> str:
 
 def _run_lazy(example: Example) -> None:
     """Run a model with lazy modules, whose parameters have no elements before; the export tells of an error."""
-    import torch
     from torch.nn.parameter import is_lazy
 
-    from pytest_hierexport._export.state import as_found, in_eval_mode
-
     if any(map(is_lazy, (*example.model.parameters(), *example.model.buffers()))):
-        args, kwargs = copy.deepcopy((example.args, example.kwargs))
-        with suppress(Exception), as_found(example.model), in_eval_mode(example.model), torch.no_grad():
-            example.model(*args, **kwargs)
+        from pytest_hierexport._proof.eager import Mode, run_model
+
+        with suppress(UsageError):
+            run_model(example, Mode.PLAIN)
 
 
 @contextmanager

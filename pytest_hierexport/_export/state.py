@@ -201,6 +201,7 @@ def in_eval_mode(model: torch.nn.Module) -> Iterator[bool]:
     Raises:
         UsageError: The model's `eval()` fails, as that of `ExportedProgram.module()` does.
     """
+    # A frozen part in TorchScript has no mode.
     modes = [(module, getattr(module, "training", False)) for module in model.modules()]
     training = any(mode for _, mode in modes)
     required = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
