@@ -68,9 +68,9 @@ def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) ->
         # dynamo captures a model that itself refuses the types of its inputs.
         next(in_each(_MODES, partial(run_model, example)))
         raise
-    tried: dict[Mode, list[Violation]] = {}
+    tried: dict[Mode, dict[str, Violation]] = {}
     for mode, returned in in_each(_MODES, partial(run_model, example)):
-        tried[mode] = list(_differences(proto.graph, outputs, returned, tolerances))
+        tried[mode] = dict(_differences(proto.graph, outputs, returned, tolerances))
         if not tried[mode]:
             return
     found = list(tried.values())
@@ -80,15 +80,15 @@ def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) ->
         run = partial(run_graph, inlined, feeds, folder=path.parent, optimized=True)
         with suppress(ModelError), following_choices(inlined, run):
             outputs = _outputs(inlined, run)
-            found.append(list(_differences(inlined.graph, outputs, run_model(example, best), tolerances)))
-    anew = [f"(the model's {place})" for place in drawn_anew(example, path)]
-    for violation in min(found, key=_count):
-        yield replace(violation, do=ADVICE) if violation.where.endswith(tuple(anew)) else violation
+            found.append(dict(_differences(inlined.graph, outputs, run_model(example, best), tolerances)))
+    anew = drawn_anew(example, path)
+    for place, violation in min(found, key=_count).items():
+        yield replace(violation, do=ADVICE) if place in anew else violation
 
 
-def _count(found: Sequence[Violation]) -> float:
+def _count(found: Mapping[str, Violation]) -> float:
     """Return how many outputs differ: all, where there are more or fewer than the model's."""
-    return inf if any(violation.where == _ALL for violation in found) else len(found)
+    return inf if _ALL in found else len(found)
 
 
 def _outputs(proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fetched]]) -> list[tuple[str, Array]]:
@@ -101,18 +101,18 @@ def _outputs(proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fet
 
 def _differences(
     graph: onnx.GraphProto, found: Sequence[tuple[str, Array]], returned: Any, tolerances: Mapping[str, float]
-) -> Iterator[Violation]:
-    """Yield the differences between the graph's outputs and what the model returned."""
+) -> Iterator[tuple[str, Violation]]:
+    """Yield the differences between the graph's outputs and what the model returned, with their places in that."""
     expected = returned_arrays(returned, len(found))
     if len(expected) != len(found):
         said = f"{len(expected)}, one for each tensor that the model returns"
-        yield Violation(_ALL, said, f"{len(found)}", _DO)
+        yield _ALL, Violation(_ALL, said, f"{len(found)}", _DO)
         return
     inherited = coarsest(ir.serde.deserialize_graph(graph), lambda value: tolerance_of(dtype_name(value), tolerances))
     for (name, array), (place, wanted) in zip(found, expected.items(), strict=True):
         tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype.name, tolerances))
         if different := _different(wanted, array, tolerance):
-            yield Violation(f"output {name} (the model's {place})", *different, _DO)
+            yield place, Violation(f"output {name} (the model's {place})", *different, _DO)
 
 
 def _different(wanted: Array, found: Array, tolerance: float) -> tuple[str, str] | None:
