@@ -185,6 +185,17 @@ def test_workflow_installs_the_package_from_where_it_came(
     assert f"{UV} {installed}\n" in workflow_of(tmp_path).text
 
 
+def test_workflow_of_a_checkpoint_installs_transformers(folder: Path) -> None:
+    (folder / "tiny").mkdir()
+    (folder / "tiny" / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "__hierexport__").mkdir()
+    (folder / "__hierexport__" / "tiny.txt").touch()
+    (folder / "requirements.txt").touch()
+    assert main(["init", "tiny"]) == 0
+    installed = f"{UV} pytest-hierexport transformers -r requirements.txt\n"
+    assert installed in (folder / ".github/workflows/hierexport.yml").read_text()
+
+
 def test_uv_knows_the_options_of_the_workflow() -> None:
     shown = subprocess.run([sys.executable, "-m", *UV.split()[2:], "--help"], capture_output=True, check=False)
     assert shown.returncode == 0
@@ -265,6 +276,7 @@ def renamed():
     net.eval()
     return net, torch.ones(3)
 def mapping(): return {"model": Net(), "kwargs": {}}
+def called_mapping(): return dict(model=Net(), args=(1,))
 def example(): return Example(Net(), (1,))
 def named(): return Example(model=Net(), args=(1,))
 def typed():
@@ -302,7 +314,7 @@ def test_search_finds_what_returns_a_module_with_inputs(tmp_path: Path) -> None:
     (tmp_path / "env" / "lib").mkdir(parents=True)
     (tmp_path / "env" / "pyvenv.cfg").touch()
     (tmp_path / "env" / "lib" / "found.py").write_text(SOURCES)
-    found = ["pair", "chained", "renamed", "mapping", "example", "named", "typed", "wrapped"]
+    found = ["pair", "chained", "renamed", "mapping", "called_mapping", "example", "named", "typed", "wrapped"]
     found += ["of_class_method", "one_of_two"]
     assert read_sources(tmp_path).factories() == [f"package/nets.py::{name}" for name in found]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,12 +43,17 @@ def checkpoint_case(path: Path, source: str) -> Case:
     )
 
 
+def is_checkpoint(case: Case) -> bool:
+    """Whether a case is that of a checkpoint, which transformers loads."""
+    return isinstance(case.factory, partial) and case.factory.func is load_checkpoint
+
+
 def with_remote_code(case: Case) -> Case | None:
     """Return the case with permission to run the checkpoint's code; None for a case of another kind."""
-    factory = case.factory
-    if not isinstance(factory, partial) or factory.func is not load_checkpoint:
+    if not is_checkpoint(case):
         return None
-    return replace(case, factory=partial(factory, trust_remote_code=True))
+    load: Callable[..., Any] = case.factory
+    return replace(case, factory=partial(load, trust_remote_code=True))
 
 
 def load_checkpoint(folder: Path, *, weights: bool, trust_remote_code: bool = False) -> Any:

@@ -25,7 +25,8 @@ from pytest_hierexport._cases.factories import takes_nothing
 
 _ENVIRONMENT = "pyvenv.cfg"
 """The file that a virtual environment has."""
-_EXAMPLE = "Example"
+_EXAMPLES = frozenset({"Example", "dict"})
+"""The names of what is called with a model and its inputs."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,6 @@ def _model_of(file: _File, returned: ast.expr) -> Iterator[ast.expr]:
         pairs = zip(returned.keys, returned.values, strict=True)
         stated = {key.value: value for key, value in pairs if isinstance(key, ast.Constant)}
         yield from [stated["model"]] if len(stated) > 1 and "model" in stated else []
-    if isinstance(returned, ast.Call) and file.qualified(returned.func).rpartition(".")[2] == _EXAMPLE:
+    if isinstance(returned, ast.Call) and file.qualified(returned.func).rpartition(".")[2] in _EXAMPLES:
         yield from returned.args[:1]
         yield from (keyword.value for keyword in returned.keywords if keyword.arg == "model")

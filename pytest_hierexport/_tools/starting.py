@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
@@ -165,13 +165,19 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def workflow_of(project: Path) -> Workflow:
-    """Return the workflow for a project: GitLab's if only GitLab's file is in the repository, else GitHub's."""
+def workflow_of(project: Path, packages: Sequence[str] = ()) -> Workflow:
+    """Return the workflow for a project: GitLab's if only GitLab's file is in the repository, else GitHub's.
+
+    Args:
+        project: Its folder.
+        packages: What its models need beside the requirements that its files state.
+    """
     repository = next((folder for folder in (project, *project.parents) if (folder / ".git").exists()), project)
     below = project.relative_to(repository).as_posix()
+    installed = [_address(), *packages, *_requirements(project)]
     values = {
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
-        "command": " ".join(["python -m uv pip install --system --torch-backend cpu", *_installed(project)]),
+        "command": " ".join(["python -m uv pip install --system --torch-backend cpu", *installed]),
         "manifest": MANIFEST,
         "folder": "" if below == "." else f"{below}/",
     }
@@ -212,9 +218,8 @@ def _configurations(project: Path) -> Iterator[tuple[str, str, str]]:
             yield from ((name, section, text) for section in stated or (sections if name not in _SECTIONS else ()))
 
 
-def _installed(project: Path) -> Iterator[str]:
-    """Yield the arguments for uv: this package, and the requirements that the project's files state."""
-    yield _address()
+def _requirements(project: Path) -> Iterator[str]:
+    """Yield the arguments for uv that install what the project's files state."""
     if (project / "requirements.txt").is_file():
         yield "-r requirements.txt"
     stated = project / "pyproject.toml"

@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from pytest_hierexport._cases import select
+    from pytest_hierexport._cases.checkpoint import is_checkpoint
     from pytest_hierexport._cases.steps import with_deployed
     from pytest_hierexport._files.atomic import write_new
     from pytest_hierexport._pytest.ids import SNAPSHOTS, snapshot_file
@@ -59,10 +60,11 @@ def run(options: argparse.Namespace) -> int:
     else:
         print_line(f"kept {MANIFEST}, which was there")
         kept = True
-    names = [each.name for case in select([MANIFEST], here) for each in with_deployed(case)]
+    cases = select([MANIFEST], here)
+    names = [each.name for case in cases for each in with_deployed(case)]
     kept = kept and all(snapshot_file(here, name).exists() for name in names)
     failed = _snapshots(names, here)
-    workflow = workflow_of(here)
+    workflow = workflow_of(here, ["transformers"] if any(map(is_checkpoint, cases)) else [])
     is_new = write_new(workflow.path, workflow.text)
     print_line(f"{'wrote' if is_new else 'kept'} {_shown(workflow.path, here)}{'' if is_new else ', which was there'}")
     files = [MANIFEST, SNAPSHOTS, _shown(workflow.path, here)]
