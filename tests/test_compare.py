@@ -76,6 +76,15 @@ def test_new_failure_is_worse_and_named(tmp_path: Path, capsys: pytest.CaptureFi
     assert out.endswith("models: 1 different, 1 equal\nworse: 1 newly failing or unchecked, 0 gone\n")
 
 
+def test_model_that_is_not_exported_has_no_gone_modules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    failed = replace(
+        MODEL, checks=dict.fromkeys(MODEL.checks, Check(Status.FAILED)), exporter="", coverage={}, hierarchy=""
+    )
+    assert compared(tmp_path, replace(BEFORE, models=(failed, BEFORE.models[1]))) == 1
+    told = capsys.readouterr().out.partition("checks took")[0].splitlines()
+    assert told == ["net", "  newly fails: MUST-002", "  exporter: dynamo -> not exported"]
+
+
 @pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 1)])
 def test_other_snapshot_fails_only_when_strict(tmp_path: Path, options: tuple[str, ...], code: int) -> None:
     after = replace(BEFORE, models=(replace(MODEL, hierarchy="/Net: Add 2\n"), BEFORE.models[1]))

@@ -29,9 +29,9 @@ class ModelChange:
     exporters: tuple[str, str] | None = None
     """The exporter before and now, where they differ."""
     nodes: tuple[int, int] | None = None
-    """The number of nodes before and now, where they differ."""
+    """The number of nodes before and now, where they differ and both were exported."""
     hierarchy: tuple[str, ...] = ()
-    """The changes of the hierarchy, a line per module."""
+    """The changes of the hierarchy, a line per module, where both were exported."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ def _checks(model: Model, statuses: Container[Status]) -> tuple[str, ...]:
 def _change(old: Model, new: Model) -> ModelChange:
     held, failed, known = (_checks(old, statuses) for statuses in (_GOOD, _FAILED, _KNOWN))
     exporters, nodes = (old.exporter, new.exporter), (old.nodes, new.nodes)
+    exported = all(exporters)
     return ModelChange(
         new.name,
         failing=tuple(check for check in _checks(new, _FAILED) if check not in failed),
@@ -102,8 +103,8 @@ def _change(old: Model, new: Model) -> ModelChange:
         known=tuple(check for check in _checks(new, _KNOWN) if check not in known),
         not_checked=tuple(check for check in held if new.status(check) in {Status.NOT_RUN, Status.SKIPPED}),
         exporters=exporters if exporters[0] != exporters[1] else None,
-        nodes=nodes if nodes[0] != nodes[1] else None,
-        hierarchy=tuple(diff(old.hierarchy, new.hierarchy)) if old.hierarchy != new.hierarchy else (),
+        nodes=nodes if exported and nodes[0] != nodes[1] else None,
+        hierarchy=tuple(diff(old.hierarchy, new.hierarchy)) if exported and old.hierarchy != new.hierarchy else (),
     )
 
 
