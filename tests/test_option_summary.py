@@ -31,6 +31,17 @@ def test_summary_draws_a_changed_snapshot_as_a_tree(project: Project) -> None:
     assert tree.startswith("\n\n```diff\n" + "\n".join(lines) + "\n```\n")
 
 
+def test_summary_draws_no_tree_without_a_change(project: Project) -> None:
+    project.write("__hierexport__/build.txt", "/Tower\n")
+    project.write("broken.py", "def fail():\n    raise RuntimeError\n")
+    project.write("__hierexport__/fail.txt", "/Tower\n")
+    models = f"{MODELS},no_snapshot=my_model.py::build,broken.py::fail"
+    project.run(models, "-k", "snapshot", "--hierexport-summary=summary.md")
+    summary = (project.path / "summary.md").read_text()
+    assert summary.count("<details>") == 4
+    assert summary.count("changes as a tree") == summary.count("build: changes as a tree") == 1
+
+
 def test_training_mode_model_is_reported_as_exported_in_eval_mode(project: Project) -> None:
     model = project.path / "my_model.py"
     model.write_text(model.read_text().replace(".eval()", ""))

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._pytest.shards import store_durations
 from pytest_hierexport._report import as_markdown, rendered
 from pytest_hierexport._report.results import SNAPSHOT, Check, Model, Part, Results, RuleText, Status
+from pytest_hierexport._snapshot.diff import Difference
 
 if TYPE_CHECKING:
     import pytest
@@ -182,9 +183,10 @@ class Summary:
         )
 
     def _committed(self, case: Case) -> str:
-        """Return the text of a case's snapshot where its check failed."""
+        """Return the text of a case's snapshot where its check found changes; an export that failed has none."""
         check = self.checks.get(case.name, {}).get(SNAPSHOT)
-        if check is None or check.status is not Status.FAILED:
+        failure = (check.failure if check else None) or {}
+        if not any(failure[kind.name] for kind in fields(Difference) if kind.name in failure):
             return ""
         with suppress(OSError, ValueError):
             return self.run.plan.snapshot(case).read_text(encoding="utf-8")

@@ -80,7 +80,7 @@ def _details(results: Results) -> Iterator[list[str]]:
         yield _collapsed(
             f"{_html(model.name)}: {_html(', '.join(names))}", _fenced(_cut(message, _LONGEST_MESSAGE, "\n…"))
         )
-        if SNAPSHOT in names and (tree := tree_diff(model.committed, model.hierarchy)):
+        if SNAPSHOT in names and model.committed and (tree := tree_diff(model.committed, model.hierarchy)):
             changes = _cut("\n".join(tree), _LONGEST_MESSAGE, "\n…")
             yield _collapsed(f"{_html(model.name)}: changes as a tree", _fenced(changes, "diff"))
 
