@@ -46,6 +46,15 @@ def test_a_renamed_class_is_one_line() -> None:
     ]
 
 
+def test_class_below_several_renamed_ones_is_one_line() -> None:
+    old = "/A\n/A/Embed: Add 1\n/A/Embed/Norm: Exp 1\n/A/Layer.{0..5} ×6: Add 2\n/A/Layer.{0..5}/Norm: Exp 1\n"
+    assert diff(old, old.replace("Embed", "NewEmbed").replace("Layer", "NewLayer").replace("Norm", "NewNorm")) == [
+        "= renamed Embed → NewEmbed (1 instance, operators equal)",
+        "= renamed Layer → NewLayer (6 instances, operators equal)",
+        "= renamed Norm → NewNorm (7 instances, operators equal)",
+    ]
+
+
 def test_renamed_class_with_a_change_shows_that_too() -> None:
     old = "/A\n/A/Old.encoder: Add 1\n/A/Old.decoder@1: Add 2\n/A/Old.head: Add 1\n"
     new = "/A\n/A/New.encoder: Add 1\n/A/New.decoder@1: Add 2\n/A/New.head: Mul 1\n"

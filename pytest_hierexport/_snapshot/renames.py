@@ -76,17 +76,27 @@ def renamed(old: str, new: str) -> tuple[list[Rename], str]:
     before, after = old.splitlines(), new.splitlines()
     known, found = _classes(before), _classes(after)
     added = [name for name in found if name not in known][:_MOST_CLASSES]
-    renames: list[Rename] = []
-    for name in [name for name in known if name not in found][:_MOST_CLASSES]:
-        scored = {other: _agreement(_with_name(before, name, other), after, other) for other in added}
-        best = max(scored, key=lambda other: scored[other], default="")
-        if not best or scored[best] <= 0.5:
-            continue
-        added.remove(best)
-        before = _with_name(before, name, best)
-        tags = [tag_of(line) for line in _of_class(after, best)]
-        renames.append(Rename(name, best, sum(map(count_members, tags)), scored[best] == 1, tuple(tags[:_MOST_TAGS])))
+    gone = [name for name in known if name not in found][:_MOST_CLASSES]
+    pairs: dict[str, str] = {}
+    # Once a class has its new name, the tags of those below it may agree, which did not before.
+    size = -1
+    while len(pairs) > size:
+        size = len(pairs)
+        for name in [name for name in gone if name not in pairs]:
+            scored = {other: _agreement(_with_name(before, name, other), after, other) for other in added}
+            best = max(scored, key=lambda other: scored[other], default="")
+            if best and scored[best] > 0.5:
+                added.remove(best)
+                before, pairs[name] = _with_name(before, name, best), best
+    renames = [_rename(before, after, name, other) for name, other in pairs.items()]
     return renames, "".join(f"{line}\n" for line in before) if renames else old
+
+
+def _rename(before: Sequence[str], after: Sequence[str], name: str, other: str) -> Rename:
+    """Return what is told of a class with another name, given the first text with all the new names."""
+    tags = [tag_of(line) for line in _of_class(after, other)]
+    equal = _agreement(before, after, other) == 1
+    return Rename(name, other, sum(map(count_members, tags)), equal, tuple(tags[:_MOST_TAGS]))
 
 
 def _classes(lines: Iterable[str]) -> dict[str, None]:
