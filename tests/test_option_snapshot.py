@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -63,6 +64,20 @@ def test_a_change_of_the_hierarchy_fails_with_what_changed(
     assert result.parseoutcomes()["failed"] == 1
     result.stdout.fnmatch_lines(["the hierarchy of build has changed", *difference])
     result.stdout.fnmatch_lines([f"  to do *: pytest {MODELS} my_model.py::build::test_snapshot --snapshot-update"])
+
+
+@pytest.mark.parametrize(
+    "edit", [str.rstrip, lambda text: text + text, lambda text: text.replace("Gemm 1, Relu 1", "Relu 1, Gemm 1")]
+)
+def test_edited_snapshot_of_the_same_hierarchy_is_told(held: Project, edit: Callable[[str], str]) -> None:
+    file = held.path / "__hierexport__" / "build.txt"
+    written = file.read_text()
+    file.write_text(edit(written))
+    result = held.run(MODELS, "-k", "snapshot")
+    result.stdout.fnmatch_lines(["the text of the snapshot of build has changed", "  found *the same modules*"])
+    result.stdout.no_fnmatch_line("*the hierarchy of build has changed*")
+    assert held.run(MODELS, *UPDATE).ret == 0
+    assert file.read_text() == written
 
 
 def test_changed_numbers_and_value_names_change_no_snapshot(held: Project) -> None:

@@ -22,11 +22,13 @@ from pytest_hierexport._pytest.orphans import former
 from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._snapshot import is_detailed
-from pytest_hierexport._snapshot.diff import compare, headline, lines_of
+from pytest_hierexport._snapshot.diff import Difference, compare, headline, lines_of
 from pytest_hierexport._text import aligned, one_line
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
+
+_NONE = Difference()
 
 
 def hierarchy_snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
@@ -143,9 +145,14 @@ class _Failures:
 
     def changed(self, committed: str, text: str) -> CheckFailed:
         """Show what changed from the committed text."""
+        difference = compare(committed, text)
+        if not [*difference]:
+            title = f"the text of the snapshot of {self.case.name} has changed"
+            found = "the same modules and operators, but lines twice, in another order or without an end"
+            return self._failed(title, " as a run writes it", found, f"write it anew: {self._update}")
         found = "(- gone, + new, ~ other operators, > moved, = renamed)"
         to_do = f"read the change; where it is meant: {self._update}"
-        return self._failed(f"the hierarchy of {self.case.name} has changed", "", found, to_do, texts=(committed, text))
+        return self._failed(f"the hierarchy of {self.case.name} has changed", "", found, to_do, difference)
 
     @property
     def _repeat(self) -> str:
@@ -155,11 +162,9 @@ class _Failures:
     def _update(self) -> str:
         return f"{self._repeat} --snapshot-update"
 
-    def _failed(
-        self, title: str, expected: str, found: str, to_do: str, *, texts: tuple[str, str] = ("", "")
-    ) -> CheckFailed:
-        """Return the failure, with the changes from one text to the other; `expected` is said of the file."""
-        expected, difference = f"{self.run.plan.shown(self.file)}{expected}", compare(*texts)
+    def _failed(self, title: str, expected: str, found: str, to_do: str, difference: Difference = _NONE) -> CheckFailed:
+        """Return the failure, with what differs; `expected` is said of the file."""
+        expected = f"{self.run.plan.shown(self.file)}{expected}"
         shown = [f"    {line}" for line in lines_of(difference)]
         if shown:
             where = "\n".join(places(self.run, self.case, difference))
