@@ -159,6 +159,16 @@ def test_interrupted_shard_does_not_pass(tmp_path: Path, capsys: pytest.CaptureF
     assert "interrupted: checks that did not run have no verdict" in capsys.readouterr().out
 
 
+def test_merged_report_has_the_versions_of_all_shards(tmp_path: Path) -> None:
+    for i, version in ((1, "2.12.0"), (2, "2.13.0")):
+        shard = Results((), (Model(str(i), "", ".", ""),), versions={"torch": version}, part=Part(i, 2, ("1", "2")))
+        (tmp_path / f"r{i}.json").write_text(as_json(shard))
+    for order in ("12", "21"):
+        reports = [str(tmp_path / f"r{i}.json") for i in order]
+        assert main(["merge", *reports, "-o", str(tmp_path / "all.json")]) == 0
+        assert json.loads((tmp_path / "all.json").read_text())["versions"] == {"torch": "2.12.0, 2.13.0"}
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"format": 1}', "{" * 9999])
 def test_damaged_report_is_a_usage_error(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "r.json").write_text(content)

@@ -17,7 +17,9 @@ def merge(named: Sequence[tuple[str, Results]]) -> Results:
     Raises:
         UsageError: They are not of one run: two reports of one shard or with one model, or other rules or models.
     """
-    parts, reports = _parts_of_one_run(named), [report for _, report in named]
+    parts = _parts_of_one_run(named)
+    by_shard = sorted(zip(parts, named, strict=True), key=lambda each: each[0].index)
+    reports = [report for _, (_, report) in by_shard]
     models = {model.name: model for report in reports for model in report.models}
     if len(models) < sum(len(report.models) for report in reports):
         raise _refused("a model in two reports: the shards were made with different files of durations")
@@ -27,7 +29,7 @@ def merge(named: Sequence[tuple[str, Results]]) -> Results:
     return replace(
         reports[0],
         models=tuple(models[name] for name in selected if name in models),
-        versions={name: version for report in reports for name, version in report.versions.items()},
+        versions=_versions(reports),
         started=min(report.started for report in reports),
         ended=max(report.ended for report in reports),
         part=None,
@@ -37,6 +39,15 @@ def merge(named: Sequence[tuple[str, Results]]) -> Results:
         missing_shards=tuple(f"{index}/{count}" for index in missing),
         unreported=tuple(name for name in selected if name not in {*models, *deselected}),
     )
+
+
+def _versions(reports: Sequence[Results]) -> dict[str, str]:
+    """Return the version of each package; all of them where the shards ran with several."""
+    found: dict[str, dict[str, None]] = {}
+    for report in reports:
+        for name, version in report.versions.items():
+            found.setdefault(name, {})[version] = None
+    return {name: ", ".join(versions) for name, versions in found.items()}
 
 
 def _parts_of_one_run(named: Sequence[tuple[str, Results]]) -> list[Part]:
