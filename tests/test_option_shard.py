@@ -148,7 +148,7 @@ def test_missing_shard_and_its_models_are_named(
     assert main(["merge", "r1.json", "r1.json", "-o", "all.md"]) == 4
     assert "two reports of shard 1/2: r1.json, r1.json" in capsys.readouterr().err
     assert main(["merge", "r1.json", "all.json", "-o", "all.md"]) == 4
-    assert "a whole run or a merged one: all.json" in capsys.readouterr().err
+    assert "a whole run or a merged one: all.json\nto do: leave it out\n" in capsys.readouterr().err
 
 
 def test_interrupted_shard_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

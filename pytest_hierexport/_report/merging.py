@@ -58,7 +58,8 @@ def _parts_of_one_run(named: Sequence[tuple[str, Results]]) -> list[Part]:
     """
     whole = [name for name, report in named if report.part is None]
     if whole:
-        raise _refused(f"no report of a shard, but one of a whole run or a merged one: {first_names(whole)}")
+        found = f"no report of a shard, but one of a whole run or a merged one: {first_names(whole)}"
+        raise _refused(found, "leave it out" if len(whole) < len(named) else "")
     parts = [(name, report.part) for name, report in named if report.part is not None]
     if len({(part.count, part.selected) for _, part in parts}) > 1:
         raise _refused("reports of shards of different runs: other models or another number of shards")
