@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._files.ownership import LIST
 from pytest_hierexport._files.paths import relative
 from pytest_hierexport._pytest.commands import update_command
+from pytest_hierexport._pytest.options import is_updating
 from pytest_hierexport._pytest.summary import Summary
 from pytest_hierexport._report import as_lines, error_commands
 from pytest_hierexport._report.results import SNAPSHOT, Results, Status, slowest_stages, warnings_of
@@ -33,7 +34,7 @@ def _sections(summary: Summary, results: Results) -> Iterator[tuple[Iterable[str
     orphans = summary.orphans
     yield as_lines(results), {}
     yield warnings_of(results), {"red": True, "bold": True}
-    yield (f"  to do  {line}" for line in _orphans_to_do(summary)), {"red": summary.fails}
+    yield (f"  to do  {line}" for line in _orphans_to_do(summary, results)), {"red": summary.fails}
     snapshots = (model.checks.get(SNAPSHOT) for model in results.models if not model.skip_reason)
     yield sorted({check.message for check in snapshots if check and check.status is Status.SKIPPED}), {}
     yield _slowest(summary, results), {}
@@ -67,10 +68,13 @@ def _slowest(summary: Summary, results: Results) -> list[str]:
     return ["slowest stages of models:", *lines] if lines else []
 
 
-def _orphans_to_do(summary: Summary) -> Iterator[str]:
+def _orphans_to_do(summary: Summary, results: Results) -> Iterator[str]:
     plan, orphans = summary.run.plan, summary.orphans
     if orphans.listed:
-        yield f"where they are gone for good, remove their snapshots: {update_command(plan)}"
+        # An update writes the snapshots that another run found changed.
+        remains = any(check != SNAPSHOT or is_updating(plan.config) for _, check, _ in results.failures())
+        once = ", once no other check fails" if remains else ""
+        yield f"where they are gone for good, remove their snapshots{once}: {update_command(plan)}"
     if orphans.unlisted:
         names = first_names([relative(file, plan.config.rootpath) for file in orphans.unlisted])
         yield (
