@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 
 from pytest_hierexport._report import as_json
-from pytest_hierexport._report.comparing import compare
-from pytest_hierexport._report.results import Check, Model, Results, RuleText, Status
+from pytest_hierexport._report.comparing import ModelChange, compare
+from pytest_hierexport._report.results import Check, Model, Part, Results, RuleText, Status
 from pytest_hierexport.cli import main
 from schemas import strict_schema
 
@@ -132,6 +133,14 @@ def test_deselected_model_is_not_gone_but_unchecked(tmp_path: Path, capsys: pyte
     assert "other\n  no longer checked: MUST-002\n" in out
     assert "other: gone" not in out
     assert compared(tmp_path, BEFORE) == 0
+
+
+@pytest.mark.parametrize("lacking", [{"unreported": ("other",)}, {"part": Part(1, 2, ("net", "other"))}])
+def test_model_that_no_shard_reported_is_not_gone(lacking: dict[str, Any]) -> None:
+    part = replace(BEFORE, models=BEFORE.models[:1], **lacking)
+    found = compare(BEFORE, part)
+    assert (found.gone, found.changes) == ((), (ModelChange("other", not_checked=("MUST-002",)),))
+    assert compare(part, BEFORE).new == ()
 
 
 def test_deselected_model_without_held_checks_is_no_difference() -> None:

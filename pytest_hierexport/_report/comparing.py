@@ -72,19 +72,27 @@ def compare(before: Results, after: Results) -> Comparison:
     added = [
         ModelChange(name, failing=failed) for name in new if name not in old and (failed := _checks(new[name], _FAILED))
     ]
-    unchecked = {name: held for name in after.deselected if name in old and (held := _checks(old[name], _GOOD))}
+    omitted_before, omitted = (_left_out(results) for results in (before, after))
+    unchecked = {name: held for name in omitted if name in old and (held := _checks(old[name], _GOOD))}
     left_out = [ModelChange(name, not_checked=held) for name, held in unchecked.items()]
     packages = sorted({*before.versions, *after.versions})
     versions = {name: (before.versions.get(name, ""), after.versions.get(name, "")) for name in packages}
     return Comparison(
         versions={name: pair for name, pair in versions.items() if pair[0] != pair[1]},
-        gone=tuple(name for name in old if name not in {*new, *after.deselected}),
-        new=tuple(name for name in new if name not in {*old, *before.deselected}),
+        gone=tuple(name for name in old if name not in {*new, *omitted}),
+        new=tuple(name for name in new if name not in {*old, *omitted_before}),
         changes=(*changes, *added, *left_out),
         unchanged=len(both) - len(changes),
         seconds=(sum(old[name].seconds for name in both), sum(new[name].seconds for name in both)),
         stages=_stages([(old[name].stages, new[name].stages) for name in both]),
     )
+
+
+def _left_out(results: Results) -> list[str]:
+    """Return the selected models without results: deselected ones, and those of shards whose report is missing."""
+    selected = (*results.deselected, *results.unreported, *(results.part.selected if results.part else ()))
+    there = {model.name for model in results.models}
+    return [name for name in dict.fromkeys(selected) if name not in there]
 
 
 def _checks(model: Model, statuses: Container[Status]) -> tuple[str, ...]:
