@@ -126,6 +126,12 @@ def test_known_failure_is_told_and_does_not_hold(tmp_path: Path, capsys: pytest.
     jsonschema.validate(json.loads(capsys.readouterr().out), strict_schema("compare"))
 
 
+def test_known_failure_that_is_over_is_told() -> None:
+    known, held = (replace(MODEL, checks={"MUST-007": Check(status)}) for status in (Status.KNOWN, Status.PASSED))
+    found = compare(*(replace(BEFORE, models=(model,)) for model in (known, held)))
+    assert found.changes == (ModelChange("net", fixed=("MUST-007",)),)
+
+
 def test_deselected_model_is_not_gone_but_unchecked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     after = replace(BEFORE, models=(MODEL,), deselected=("other",))
     assert compared(tmp_path, after) == 1

@@ -21,7 +21,7 @@ class ModelChange:
     failing: tuple[str, ...] = ()
     """The checks that fail now and did not before, all of a model that the first report does not have."""
     fixed: tuple[str, ...] = ()
-    """The checks that failed before and hold now."""
+    """The checks that failed before, as was known or not, and hold now."""
     known: tuple[str, ...] = ()
     """The checks that are known failures now and were none before."""
     not_checked: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ def _change(old: Model, new: Model) -> ModelChange:
     return ModelChange(
         new.name,
         failing=tuple(check for check in _checks(new, _FAILED) if check not in failed),
-        fixed=tuple(check for check in failed if new.status(check) is Status.PASSED),
+        fixed=tuple(check for check in _checks(old, _FAILED | _KNOWN) if new.status(check) is Status.PASSED),
         known=tuple(check for check in _checks(new, _KNOWN) if check not in known),
         not_checked=tuple(check for check in held if new.status(check) in {Status.NOT_RUN, Status.SKIPPED}),
         exporters=exporters if exporters[0] != exporters[1] else None,
