@@ -186,6 +186,20 @@ def test_shard_without_models_passes_and_reports(three: Project) -> None:
     assert json.loads((three.path / "r4.json").read_text())["models"] == []
 
 
+@pytest.mark.parametrize("workers", [(), ("-n1",)])
+def test_shard_of_deselected_models_passes_and_reports(
+    three: Project, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+) -> None:
+    options = ("--hierexport-shard=1/3", "--hierexport-report=r1.json", RULE, *workers)
+    assert three.run(MODELS, *options, "-k", "two").ret == 0
+    assert json.loads((three.path / "r1.json").read_text())["deselected"] == ["one"]
+    monkeypatch.chdir(three.path)
+    whole = json.loads((three.path / "r1.json").read_text())
+    whole["shard"] = {"index": 1, "count": 1, "selected": ["one"]}
+    (three.path / "r.json").write_text(json.dumps(whole))
+    assert main(["merge", "r.json", "-o", "all.md"]) == 1
+
+
 def test_shard_without_models_passes_where_the_manifest_is_named(three: Project) -> None:
     three.write("models.toml", "".join(f'[models.{name}]\nmodel = "my_model.py::{name}"\n' for name in ("one", "two")))
     options = "--hierexport-models=models.toml", "--hierexport-report=r3.json", RULE

@@ -77,7 +77,7 @@ class ModelsPlugin:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note which models have tests; identify the session for the cache."""
-        self.summary.collected |= _models_of(session.items)
+        self.summary.note_collected(_models_of(session.items))
         if self.run.store.cache is not None:
             self.run.store.cache.begin()
 
@@ -139,8 +139,8 @@ class ModelsPlugin:
             yield
         if not is_worker(session.config):
             self.summary.finish()
-            if not self.plan.cases and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
-                # A shard may have no model where there are more shards than models.
+            if self.plan.settings.chosen.shard and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+                # A shard may have no model where there are more shards than models, or deselected ones alone.
                 session.exitstatus = pytest.ExitCode.OK
             if self.summary.fails and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -70,6 +70,8 @@ class Summary:
     """The seconds of each stage by model."""
     collected: set[str] = field(default_factory=set)
     """The names of the models of which at least one test was selected."""
+    is_collected: bool = False
+    """Whether the tests were collected; all models may be deselected."""
     started: float = field(default_factory=time.time)
     interrupted: bool = False
     """Whether Ctrl-C or SIGTERM ended the run."""
@@ -78,6 +80,11 @@ class Summary:
     def fails(self) -> bool:
         """Whether the run fails for orphans although every check passed."""
         return bool(self.orphans.files and self.run.plan.settings.chosen.require_snapshots)
+
+    def note_collected(self, models: Collection[str]) -> None:
+        """Record the names of models with tests, as this process or a worker collected them."""
+        self.collected.update(models)
+        self.is_collected = True
 
     def add(self, report: pytest.TestReport) -> None:
         """Record a report; the worst phase of a check counts."""
@@ -96,8 +103,9 @@ class Summary:
     def finish(self) -> None:
         """Settle the snapshots and write the reports; do nothing where no check was to run."""
         plan = self.run.plan
-        # The report of a shard without models tells that the shard ran; that of an interrupted run, that none did.
-        tells = not plan.cases or self.interrupted
+        # The report of a shard without tests tells that the shard ran; that of an interrupted run, that none did.
+        is_empty = plan.settings.chosen.shard is not None and self.is_collected and not self.collected
+        tells = is_empty or self.interrupted
         if not self.checks and (not tells or plan.config.option.collectonly):
             return
         try:

@@ -57,7 +57,7 @@ class WorkersPlugin:
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Note which models have tests."""
         found = map(self.run.plan.checks.get, ids)
-        self.summary.collected |= {each[0].name for each in found if each is not None}
+        self.summary.note_collected({each[0].name for each in found if each is not None})
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:

@@ -11,7 +11,8 @@ from pytest_hierexport.cli.output import print_lines, print_warning
 SUMMARY = "make one report of a run's shards"
 DESCRIPTION = (
     "Make one report of the JSON reports of a run's shards; "
-    "exit with 1 where a shard or a model is missing, a shard was interrupted, or a check failed."
+    "exit with 1 where a shard or a model is missing, a shard was interrupted, all models were deselected, "
+    "or a check failed."
 )
 EXAMPLE = "hierexport merge shard-*.json -o report.html -o report.json"
 
@@ -45,4 +46,5 @@ def run(options: argparse.Namespace) -> int:
     print_lines(as_lines(merged))
     for line in warnings_of(merged):
         print_warning(line)
-    return int(bool(merged.missing_shards or merged.unreported or merged.interrupted or merged.failures()))
+    lacks = merged.missing_shards or merged.unreported or merged.interrupted or not merged.models
+    return int(bool(lacks or merged.failures()))
