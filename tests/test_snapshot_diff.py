@@ -102,6 +102,24 @@ def test_class_that_replaces_another_is_not_a_rename() -> None:
     assert diff("/A\n/A/Old: Add 1\n", "/A\n/A/New: Mul 1\n") == ["- /A/Old: Add 1", "+ /A/New: Mul 1"]
 
 
+def test_changed_run_of_a_shared_layer_keeps_its_modules() -> None:
+    old = "/A\n/A/L@{0..3} ×4: Add 1\n/A/L@{0..3}/S: Relu 1\n"
+    new = "/A\n/A/L@{0..2} ×3: Add 1\n/A/L@{0..2}/S: Relu 1\n/A/L@3: Add 1, Tanh 1\n/A/L@3/S@3: Relu 1\n"
+    assert diff(old, new) == ["~ /A/L@3: Tanh 0 → 1"]
+    assert diff(new, new.replace("/S@3: Relu 1", "/S@3: Relu 2")) == ["~ /A/L@3/S@3: Relu 1 → 2"]
+
+
+def test_one_call_more_moves_no_later_call_of_an_instance() -> None:
+    old = "/A\n/A/B: Add 1\n/A/B/S: Relu 1\n/A/C: Mul 1\n/A/C/S@1: Relu 1\n"
+    new = "/A\n/A/B: Add 1\n/A/B/S@{0..1} ×2: Relu 1\n/A/C: Mul 1\n/A/C/S@2: Relu 1\n"
+    assert diff(old, new) == ["+ /A/B/S@1: Relu 1"]
+    assert diff(old, new.replace("Relu 1\n/A/C:", "Tanh 1\n/A/C:").replace("S@2: Relu", "S@2: Exp")) == [
+        "~ /A/B/S: Relu 1 → 0, Tanh 0 → 1",
+        "+ /A/B/S@1: Tanh 1",
+        "~ /A/C/S@2: Exp 0 → 1, Relu 1 → 0",
+    ]
+
+
 def test_layer_that_runs_once_more_is_one_change() -> None:
     assert diff("/A/L@{0..1} ×2: Add 1\n", "/A/L@{0..2} ×3: Add 1\n") == ["+ /A/L@2: Add 1"]
 

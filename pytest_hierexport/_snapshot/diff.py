@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pytest_hierexport._snapshot.lines import count_members, members, parts_of
+from pytest_hierexport._snapshot.lines import count_members, members, parts_of, relative
 from pytest_hierexport._snapshot.renames import Move, Rename, moves, renamed
 
 _MOST_MODULES = 50_000
@@ -116,7 +116,15 @@ def _different(old: list[str], new: list[str]) -> tuple[_Modules, _Modules]:
     before, after = dict(map(parts_of, old)), dict(map(parts_of, new))
     if sum(map(count_members, (*before, *after))) > _MOST_MODULES:
         return before, after
-    return dict(_unfolded(before, after)), dict(_unfolded(after, before))
+    # One call more of an instance moves the numbers of all its later calls, wherever they are.
+    of_old, of_new = relative(before), relative(after)
+    left, right = {of_old[tag]: before[tag] for tag in before}, {of_new[tag]: after[tag] for tag in after}
+    known, found = dict(_unfolded(left, right)), dict(_unfolded(right, left))
+    shown: dict[str, str] = {}
+    for numbers in (of_new, of_old):
+        taken = {*known, *found, *shown.values()}
+        shown |= {each: tag for tag, each in numbers.items() if tag not in taken and each not in shown}
+    return {shown.get(tag, tag): known[tag] for tag in known}, {shown.get(tag, tag): found[tag] for tag in found}
 
 
 def _unfolded(modules: _Modules, others: _Modules) -> Iterator[tuple[str, Mapping[str, int]]]:
