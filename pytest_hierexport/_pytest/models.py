@@ -139,8 +139,8 @@ class ModelsPlugin:
             yield
         if not is_worker(session.config):
             self.summary.finish()
-            if self.plan.settings.chosen.shard and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
-                # A shard may have no model where there are more shards than models, or deselected ones alone.
+            if not self.plan.cases and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+                # A shard may have no model where there are more shards than models.
                 session.exitstatus = pytest.ExitCode.OK
             if self.summary.fails and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED

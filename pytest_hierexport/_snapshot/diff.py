@@ -120,11 +120,18 @@ def _different(old: list[str], new: list[str]) -> tuple[_Modules, _Modules]:
     of_old, of_new = relative(before), relative(after)
     left, right = {of_old[tag]: before[tag] for tag in before}, {of_new[tag]: after[tag] for tag in after}
     known, found = dict(_unfolded(left, right)), dict(_unfolded(right, left))
+    tags = _absolute(of_new, of_old, {*known, *found})
+    return {tags.get(tag, tag): known[tag] for tag in known}, {tags.get(tag, tag): found[tag] for tag in found}
+
+
+def _absolute(new: Mapping[str, str], old: Mapping[str, str], taken: set[str]) -> dict[str, str]:
+    """Return the tags to show for relative ones: the new text's, else the old text's, each for one module alone."""
     shown: dict[str, str] = {}
-    for numbers in (of_new, of_old):
-        taken = {*known, *found, *shown.values()}
-        shown |= {each: tag for tag, each in numbers.items() if tag not in taken and each not in shown}
-    return {shown.get(tag, tag): known[tag] for tag in known}, {shown.get(tag, tag): found[tag] for tag in found}
+    for tag, each in (*new.items(), *old.items()):
+        if each not in shown and tag not in taken:
+            shown[each] = tag
+            taken.add(tag)
+    return shown
 
 
 def _unfolded(modules: _Modules, others: _Modules) -> Iterator[tuple[str, Mapping[str, int]]]:
