@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -72,49 +71,39 @@ def unmatched_time(runs: Iterable[Iterable[Joined]]) -> float:
     return float(median(sum(joined.kernel.self_time for joined in run if joined.key is None) for run in runs))
 
 
-@dataclass
-class _Sums:
-    self_time: float = 0.0
-    shared_time: float = 0.0
-    own_kernels: float = 0
-    own_bytes: float = 0
-    total_time: float = 0.0
-    kernels: float = 0
-    output_bytes: float = 0
+_Nodes = defaultdict[str, list[NodeProfile]]
 
 
-def _sums(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, group: Callable[[str], str]) -> dict[str, _Sums]:
-    """Return the sums of each group of calls with a node, and of each with a call above one."""
-    sums: dict[str, _Sums] = defaultdict(_Sums)
+def _grouped(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, group: Callable[[str], str]) -> tuple[_Nodes, _Nodes]:
+    """Return the own nodes of each group of calls, and those of its calls and of all calls below them."""
+    own, below = _Nodes(list), _Nodes(list)
     for node in (node for node in nodes if node.calls):
-        own = sums[group(node.calls[0])]
-        own.self_time += node.self_time
-        own.shared_time += node.self_time if len(node.calls) > 1 else 0.0
-        own.own_kernels += node.kernels
-        own.own_bytes += node.output_bytes
+        own[group(node.calls[0])].append(node)
         # A call below another one of its group counts once.
-        for total in [sums[name] for name in set(map(group, hierarchy.lineage(node.calls[0])))]:
-            total.total_time += node.self_time
-            total.kernels += node.kernels
-            total.output_bytes += node.output_bytes
-    return sums
+        for name in set(map(group, hierarchy.lineage(node.calls[0]))):
+            below[name].append(node)
+    return own, below
+
+
+def _time(nodes: Iterable[NodeProfile]) -> float:
+    return sum((node.self_time for node in nodes), 0.0)
 
 
 def call_profiles(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, run_time: float) -> Iterator[CallProfile]:
     """Yield the figures of each call with a kernel, in execution order."""
-    sums = _sums(nodes, hierarchy, str)
-    for name in sorted(sums.keys() | {ROOT}, key=hierarchy.position.__getitem__):
-        call, of_call = hierarchy[name], sums[name]
+    own, below = _grouped(nodes, hierarchy, str)
+    for name in sorted(below.keys() | {ROOT}, key=hierarchy.position.__getitem__):
+        call, total_time = hierarchy[name], _time(below[name])
         yield CallProfile(
             call=name,
             parent=call.parent,
             cls=call.cls,
-            self_time=of_call.self_time,
-            total_time=of_call.total_time,
-            shared_time=of_call.shared_time,
-            share=_part(of_call.total_time, run_time),
-            kernels=of_call.kernels,
-            output_bytes=of_call.output_bytes,
+            self_time=_time(own[name]),
+            total_time=total_time,
+            shared_time=_time(node for node in own[name] if len(node.calls) > 1),
+            share=_part(total_time, run_time),
+            kernels=sum(node.kernels for node in below[name]),
+            output_bytes=sum(node.output_bytes for node in below[name]),
         )
 
 
@@ -122,16 +111,16 @@ def class_profiles(
     nodes: Iterable[NodeProfile], calls: Iterable[CallProfile], hierarchy: Hierarchy, run_time: float
 ) -> list[ClassProfile]:
     """Return the figures of each class of these calls, the slowest first."""
-    sums = _sums(nodes, hierarchy, lambda name: hierarchy[name].cls)
+    own, below = _grouped(nodes, hierarchy, lambda name: hierarchy[name].cls)
     profiles = (
         ClassProfile(
             cls=cls,
             calls=count,
-            self_time=sums[cls].self_time,
-            total_time=sums[cls].total_time,
-            share=_part(sums[cls].self_time, run_time),
-            kernels=sums[cls].own_kernels,
-            output_bytes=sums[cls].own_bytes,
+            self_time=_time(own[cls]),
+            total_time=_time(below[cls]),
+            share=_part(_time(own[cls]), run_time),
+            kernels=sum(node.kernels for node in own[cls]),
+            output_bytes=sum(node.output_bytes for node in own[cls]),
         )
         for cls, count in Counter(call.cls for call in calls).items()
     )
