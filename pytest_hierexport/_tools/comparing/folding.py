@@ -28,39 +28,30 @@ _Parts: TypeAlias = "tuple[str, ...]"
 
 @dataclass(frozen=True)
 class ShownChange:
-    """A difference: its sign, names from the files, and a text about it."""
+    """A difference, or several equal ones: its sign, names from the files, and a text about it."""
 
     sign: str
     name: str
     operator: str = ""
     tag: str = ""
-    """Of a node; changes about others have neither operator nor tag."""
+    """Of a node; changes about others have neither operator nor tag, and once folded, no change has."""
     text: str = ""
+    count: int = 1
 
 
-@dataclass(frozen=True)
-class Line:
-    """One change, or several equal ones."""
-
-    sign: str
-    name: str
-    text: str
-    count: int
-
-
-def fold(changes: Iterable[ShownChange]) -> list[Line]:
-    """Return a line for each group of equal changes, in the order of the first ones, whose text it has."""
+def fold(changes: Iterable[ShownChange]) -> list[ShownChange]:
+    """Return one change for each group of equal ones, in the order of the first ones, whose text it has."""
 
     def without_numbers(each: ShownChange) -> tuple[str, ...]:
         return each.sign, *(_NUMBER.sub("", part) for part in (each.operator or each.name, each.tag, each.text))
 
-    return [_line(group) for group in grouped(changes, without_numbers).values()]
+    return [_as_one(group) for group in grouped(changes, without_numbers).values()]
 
 
-def _line(group: Sequence[ShownChange]) -> Line:
+def _as_one(group: Sequence[ShownChange]) -> ShownChange:
     first, tags = group[0], some([each.tag for each in group if each.tag])
     names = " ".join(filter(None, (some([each.name for each in group]), first.operator)))
-    return Line(first.sign, names, "; ".join(filter(None, (tags, first.text))), len(group))
+    return ShownChange(first.sign, names, text="; ".join(filter(None, (tags, first.text))), count=len(group))
 
 
 def some(names: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from pytest_hierexport._grouping import grouped
 from pytest_hierexport._snapshot.diff import changed_counts
 from pytest_hierexport._text import counted, inline_code
 from pytest_hierexport._tools.comparing.comparison import Comparison, Renamed
-from pytest_hierexport._tools.comparing.folding import Line, ShownChange, fold, some
+from pytest_hierexport._tools.comparing.folding import ShownChange, fold, some
 from pytest_hierexport._tools.comparing.modules import Instance, ModuleChanges
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
@@ -44,11 +44,11 @@ def as_markdown(comparison: Comparison, before: str, after: str, limit: int) -> 
             yield f"- … and {_count(lines[limit:]):,} more"
 
 
-def _count(lines: Sequence[Line]) -> int:
+def _count(lines: Sequence[ShownChange]) -> int:
     return sum(line.count for line in lines)
 
 
-def _sections(comparison: Comparison) -> Iterator[tuple[str, list[Line]]]:
+def _sections(comparison: Comparison) -> Iterator[tuple[str, list[ShownChange]]]:
     """Yield each section that is not empty, with its title."""
     sections: dict[str, Iterable[ShownChange]] = {
         "modules": _modules(comparison),
