@@ -69,8 +69,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _rows(name: str, file: TaggedFile, wanted: Any, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield a list of nodes as objects for JSON."""
-    from pytest_hierexport._tools.analysis.contamination import contaminated_nodes
-    from pytest_hierexport._tools.analysis.listing import listed_parts, untagged_nodes
+    from pytest_hierexport._tools.analysis.listing import contaminated_nodes, listed_parts, untagged_nodes
 
     if name == "origins":
         yield from listed_parts(file, wanted)

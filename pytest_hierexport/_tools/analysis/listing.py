@@ -1,8 +1,9 @@
-"""Lists nodes and initializers with their origins."""
+"""Lists nodes and initializers with their origins, untagged nodes, and those with a wrong tag."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -52,6 +53,44 @@ def listed_parts(file: TaggedFile, wanted: ModuleFilter) -> Iterator[dict[str, A
         if origins and of_call[hierarchy.kept(origins[0].call)] in chosen:
             listed = [{"call": o.call, "tag": tag(o.call), "evidence": o.evidence.value} for o in origins]
             yield {"kind": kind, "key": key, "operator": operator, "origins": listed}
+
+
+def contaminated_nodes(file: TaggedFile, selector: str) -> list[dict[str, Any]]:
+    """Run the graph and its model on the same inputs, and return the contaminated nodes in file order.
+
+    Their value was returned by other calls only. `selector` names the model that the file was exported from. A model of
+    the zoo or of a manifest may have been exported with random weights or with its own: both are tried.
+
+    Raises:
+        CollectError: The model cannot be built.
+        UsageError: The selector does not name exactly one model, or the file was exported from another one.
+    """
+    from pytest_hierexport._cases import select_one
+    from pytest_hierexport._proof import prove
+
+    case = select_one(selector)
+    model = file.proto if file.path is None else file.path
+    hierarchy = file.attribution.hierarchy
+    for randomise in (case.randomise, not case.randomise):
+        proof = prove(replace(case, randomise=randomise).load(), model, file.attribution)
+        if not proof.counts()["proven"]:
+            continue
+        operator = operators(file.proto)
+        return [
+            {
+                "key": key,
+                "operator": operator.get(key, ""),
+                "tag": file.attribution.tag(key) if file.attribution.nodes.get(key) else "",
+                # A call that the file does not list is named.
+                "returned_by": [*dict.fromkeys(hierarchy.tag(call) if call in hierarchy else call for call in calls)],
+            }
+            for key, calls in proof.contaminated.items()
+        ]
+    raise UsageError(
+        f"the model that the file was exported from, with the same weights, as {selector}",
+        found="a model of which no call computes what the file computes",
+        do="name the model of this file, or export it again",
+    )
 
 
 def check_height(height: int) -> None:
