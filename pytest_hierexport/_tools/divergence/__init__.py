@@ -12,7 +12,7 @@ reference's `y`. The steps, each in a module of its own:
 1. `sides`: expand the functions and the taken branches of both graphs, and fit the inputs to them.
 2. `boundaries`: list the values that leave the nodes of a call: `h`, `y`.
 3. `against_graph`, `against_model`: pair each with a value of the reference (`pairs`), and measure how far the two lie
-   apart (`gaps`): the accumulated error. The outputs are compared with those of the reference (`outputs`), too.
+   apart (`gaps`): the accumulated error. The outputs are compared with those of the reference, too (`compared`).
 4. `cutting`: run the nodes between these values on the values of the reference: the added error.
 5. `impact`: add that error to the reference's value, and run the reference on: the error of the outputs.
 6. `merging`: merge what was found on several inputs.

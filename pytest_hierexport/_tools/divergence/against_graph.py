@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._grouping import grouped
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
-from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, known_row, unknown_row
-from pytest_hierexport._tools.divergence.outputs import compared_rows, worst_by_name
+from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, compared_rows, row_of, worst_by_name
 from pytest_hierexport._tools.divergence.pairs import (
     Matched,
     Pair,
@@ -73,8 +72,8 @@ def compare_with_graph(reference: Side, other: Side, depth: int | None, folder: 
 
     def row(boundary: Boundary, pair: Pair | None) -> Row:
         if pair is not None:
-            return known_row(boundary, pair, pair.value)
-        return unknown_row(boundary, _LACKING if boundary.name in arrays else "it is no tensor")
+            return row_of(boundary, pair, pair.value)
+        return row_of(boundary, None, reason=_LACKING if boundary.name in arrays else "it is no tensor")
 
     found = {str(pair.key): pair for pair in pairs}
     return Compared(boundaries, compared_rows(boundaries, found, compared, row, _LACKING), arrays)

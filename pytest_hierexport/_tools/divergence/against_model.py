@@ -25,8 +25,7 @@ from pytest_hierexport._proof.tensors import array_of, returned_arrays
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._proof.values import Values
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
-from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, known_row, unknown_row
-from pytest_hierexport._tools.divergence.outputs import compared_rows, worst_by_name
+from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, compared_rows, row_of, worst_by_name
 from pytest_hierexport._tools.divergence.pairs import Key, Pair, chosen_pairs, measured_pair, possible_pairs
 from pytest_hierexport._tools.divergence.sides import Side
 
@@ -135,12 +134,12 @@ def _votes(boundary: Boundary, calls: Mapping[str, EagerCall]) -> Counter[Key]:
 
 def _row(boundary: Boundary, pair: Pair | None, calls: Mapping[str, EagerCall]) -> Row:
     if pair is None:
-        return unknown_row(boundary, _LACKING)
+        return row_of(boundary, None, reason=_LACKING)
     if isinstance(pair.key, str):
-        return known_row(boundary, pair, pair.key)
+        return row_of(boundary, pair, pair.key)
     returning = [call for call in boundary.left if call in calls and pair.key in calls[call].returned]
     own = tuple(call for call in boundary.calls if call in returning)
     taking = [call for call in sorted(boundary.entered & calls.keys()) if pair.key in calls[call].inputs]
     places = [f"{call} output{calls[call].returned[pair.key]}" for call in (*own, *returning)]
     places += [f"{call} input{calls[call].inputs[pair.key]}" for call in taking]
-    return known_row(boundary, pair, places[0] if places else None, own)
+    return row_of(boundary, pair, places[0] if places else None, own)
