@@ -47,8 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pytest_hierexport._tools.analysis.figures import analyze
-    from pytest_hierexport._tools.analysis.filtering import ModuleFilter
+    from pytest_hierexport._tools.analysis.figures import ModuleFilter, analyze
     from pytest_hierexport._tools.analysis.listing import LISTED
     from pytest_hierexport._tools.analysis.rendering import as_dict
 

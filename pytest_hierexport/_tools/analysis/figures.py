@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,9 @@ from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
 from pytest_hierexport._calls.modules import Module, element_count
 from pytest_hierexport._calls.names import encode_operator
+from pytest_hierexport._calls.patterns import calls_below, calls_of_class, matching_calls
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_proto
-from pytest_hierexport._tools.analysis.filtering import ModuleFilter
 from pytest_hierexport._tools.tagged_file import TaggedFile
 
 if TYPE_CHECKING:
@@ -55,6 +56,50 @@ class ModuleFigures:
         """Remove the modules below that are neither chosen nor above a chosen one; the sums do not change."""
         for _, figures in reversed(list(self.rows())):
             figures.children = [child for child in figures.children if child in chosen or child.children]
+
+
+@dataclass(frozen=True)
+class ModuleFilter:
+    """Patterns for module instances by tag and class; None matches all.
+
+        /Net/Encoder/Layer.*   by the whole tag, segment by segment
+        Layer.[02]             by the last segment
+        encoder.layer.0        by path, if no last segment matches; a shared module by each of its paths
+        m.Layer, Layer         by class, with or without its module
+
+    All instances below a matching one are selected too. With a tag and a class, an instance must be selected by both.
+    """
+
+    tag: str | None
+    cls: str | None
+
+    def choose(self, file: TaggedFile, instances: Mapping[str | None, ModuleFigures]) -> set[ModuleFigures]:
+        """Return the selected instances, those below them included; calls without an instance cannot be selected.
+
+        Raises:
+            UsageError: There are none.
+        """
+        hierarchy, chosen = file.attribution.hierarchy, set(instances.values())
+        by_tag = [_tagged(hierarchy, self.tag, file.modules)] if self.tag else []
+        by_class = [calls_of_class(hierarchy, self.cls)] if self.cls else []
+        for names in (*by_tag, *by_class):
+            listed = [name for name in names if name in instances]
+            chosen &= {instances[name] for name in calls_below(hierarchy, listed) if name in instances}
+        if not chosen:
+            patterns = [f"{name} {text!r}" for name, text in (("--tag", self.tag), ("--class", self.cls)) if text]
+            raise UsageError(
+                f"a module that matches {' and '.join(patterns)}",
+                found="none in the table",
+                do="take a tag or class from the table of hierexport analyze",
+            )
+        return chosen
+
+
+def _tagged(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module]) -> list[str]:
+    if not pattern.startswith("/"):
+        with suppress(UsageError):
+            return matching_calls(hierarchy, f"/**/{pattern}")
+    return matching_calls(hierarchy, pattern, modules)
 
 
 @dataclass(frozen=True)
@@ -103,7 +148,7 @@ def analyze(file: TaggedFile, wanted: ModuleFilter | None = None) -> Analysis:
     )
     figures, nodes = _figures(attribution, parameters), parts.nodes
     if wanted is not None:
-        chosen, kept = wanted.choose(attribution.hierarchy, figures, file.modules), attribution.hierarchy.kept
+        chosen, kept = wanted.choose(file, figures), attribution.hierarchy.kept
         figures[None].prune(chosen)
         own = {key: each for key, each in attribution.nodes.items() if each and figures[kept(each[0].call)] in chosen}
         attribution = replace(attribution, nodes=own)

@@ -11,8 +11,7 @@ from typing import Any
 from pytest_hierexport._calls.names import encode_operator
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_proto, operators
-from pytest_hierexport._tools.analysis.figures import instances
-from pytest_hierexport._tools.analysis.filtering import ModuleFilter
+from pytest_hierexport._tools.analysis.figures import ModuleFilter, instances
 from pytest_hierexport._tools.tagged_file import TaggedFile
 
 DEEPEST = 200
@@ -43,7 +42,7 @@ def listed_parts(file: TaggedFile, wanted: ModuleFilter) -> Iterator[dict[str, A
     attribution, hierarchy = file.attribution, file.attribution.hierarchy
     check_height(hierarchy.height)
     of_call = instances(hierarchy)
-    chosen = wanted.choose(hierarchy, of_call, file.modules)
+    chosen = wanted.choose(file, of_call)
     tag = cache(hierarchy.tag)
     parts = inventory_proto(file.proto)
     nodes = (("node", key, encode_operator(node.domain, node.op_type)) for key, node in parts.nodes)
