@@ -9,12 +9,11 @@ from typing import Literal
 
 from pytest_hierexport._calls.names import call_name
 from pytest_hierexport._onnx.graph import operators
-from pytest_hierexport._tools.comparing.attributes import attribute_changes
+from pytest_hierexport._tools.comparing.contents import Data, Store, attribute_changes
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode
 from pytest_hierexport._tools.comparing.interface import function_title, interface_changes
 from pytest_hierexport._tools.comparing.modules import ModuleChanges, Tree, compare_modules
 from pytest_hierexport._tools.comparing.pairing import Pairs, pair
-from pytest_hierexport._tools.comparing.tensors import Data, Store
 from pytest_hierexport._tools.comparing.texts import NONE, change
 from pytest_hierexport._tools.tagged_file import TaggedFile
 

@@ -10,8 +10,7 @@ from typing import Any
 import onnx
 
 from pytest_hierexport._calls.names import encode_operator
-from pytest_hierexport._tools.comparing.attributes import attribute_changes
-from pytest_hierexport._tools.comparing.tensors import Data
+from pytest_hierexport._tools.comparing.contents import Data, attribute_changes
 from pytest_hierexport._tools.comparing.texts import NONE, change
 
 _SIZE_NAME = re.compile(r"(?![0-9]+$)[\w .*+/()-]+")

@@ -14,9 +14,8 @@ from collections.abc import Iterable
 
 from pytest_hierexport._grouping import grouped
 from pytest_hierexport._onnx.order import topological_order
-from pytest_hierexport._tools.comparing.attributes import attribute_content
+from pytest_hierexport._tools.comparing.contents import Data, Store, Tensor, attribute_content
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue, InputPlace
-from pytest_hierexport._tools.comparing.tensors import Data, Store, Tensor
 
 
 class Numbering:

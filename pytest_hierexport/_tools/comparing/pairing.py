@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pytest_hierexport._grouping import grouped
+from pytest_hierexport._tools.comparing.contents import Data
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue, InputPlace
 from pytest_hierexport._tools.comparing.numbering import Numbering
-from pytest_hierexport._tools.comparing.tensors import Data
 
 _PartT = TypeVar("_PartT", FlatNode, FlatValue)
 

@@ -1,8 +1,9 @@
-"""Compares the stored tensors of two models, inside the file or in external data."""
+"""Compares what two models store, by values: tensors, inside the file or in external data, and attributes."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,10 +16,11 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.absent import is_absent_proto
 from pytest_hierexport._onnx.difference import content_of
 from pytest_hierexport._onnx.external import loaded
-from pytest_hierexport._tools.comparing.texts import NONE
+from pytest_hierexport._tools.comparing.texts import NONE, arrow
 
 Tensor: TypeAlias = onnx.TensorProto | onnx.SparseTensorProto
 _STRING = onnx.TensorProto.STRING
+_TENSORS = ("t", "tensors", "sparse_tensor", "sparse_tensors")
 
 
 @dataclass(frozen=True)
@@ -123,3 +125,72 @@ def _largest(one: Any, other: Any) -> str:
         except (TypeError, ValueError):
             return ""
     return ", NaN in one file" if np.isnan(distances).any() else f", by at most {distances.max():.3g}"
+
+
+def attribute_content(attribute: onnx.AttributeProto, store: Store) -> object:
+    """Return a key that is equal for attributes of equal name, type and value.
+
+    Raises:
+        UsageError: The data of a tensor is missing, or does not fit its shape.
+    """
+    tensors = tuple(_content(tensor, store) for tensor in _tensors(attribute))
+    copied = type(attribute)()
+    copied.CopyFrom(attribute)
+    for part in ("doc_string", *_TENSORS):
+        copied.ClearField(part)
+    return copied.SerializeToString(deterministic=True), tensors
+
+
+def _content(tensor: Tensor, store: Store) -> object:
+    """Return the content of a tensor; its bytes as they are where they are no valid tensor."""
+    try:
+        return store.content(tensor)
+    except UsageError:
+        if getattr(tensor, "external_data", ()):
+            raise
+        return tensor.SerializeToString(deterministic=True)
+
+
+def _change(before: onnx.AttributeProto | None, after: onnx.AttributeProto | None, data: Data) -> str:
+    """Return the difference between two attributes as text: `1 → -1`; an empty text for equal ones.
+
+    At most one is missing.
+
+    Raises:
+        UsageError: The data of a tensor is missing, or does not fit its shape.
+    """
+    if before is None or after is None:
+        return arrow(_shown(before), _shown(after))
+    if attribute_content(before, data.before) == attribute_content(after, data.after):
+        return ""
+    if before.HasField("t") and after.HasField("t"):
+        return data.change(before.t, after.t)
+    texts = _shown(before), _shown(after)
+    return arrow(*texts) if texts[0] != texts[1] else "other values"
+
+
+def attribute_changes(
+    before: Mapping[str, onnx.AttributeProto], after: Mapping[str, onnx.AttributeProto], data: Data
+) -> Iterator[tuple[str, str]]:
+    """Yield the names of the attributes that differ, each with its difference as text."""
+    texts = ((name, _change(before.get(name), after.get(name), data)) for name in dict.fromkeys((*before, *after)))
+    return ((name, text) for name, text in texts if text)
+
+
+def _tensors(attribute: onnx.AttributeProto) -> list[Tensor]:
+    single = [getattr(attribute, name) for name in ("t", "sparse_tensor") if attribute.HasField(name)]
+    return [*single, *attribute.tensors, *attribute.sparse_tensors]
+
+
+def _shown(attribute: onnx.AttributeProto | None) -> str:
+    if attribute is None:
+        return NONE
+    if attribute.ref_attr_name:
+        return f"attribute {attribute.ref_attr_name} of the function"
+    try:
+        value: Any = onnx.helper.get_attribute_value(attribute)
+    except ValueError:
+        return "a value of no type"
+    if tensors := _tensors(attribute):
+        return "tensors of shapes " + ", ".join(str(list(tensor.dims)) for tensor in tensors)
+    return " ".join(str(value.decode("utf-8", "replace") if isinstance(value, bytes) else value).split())
