@@ -13,9 +13,9 @@ reference's `y`. The steps, each in a module of its own:
 2. `boundaries`: list the values that leave the nodes of a call: `h`, `y`.
 3. `against_graph`, `against_model`: pair each with a value of the reference (`pairs`), and measure how far the two lie
    apart (`gaps`): the accumulated error. The outputs are compared with those of the reference, too (`compared`).
-4. `cutting`: run the nodes between these values on the values of the reference: the added error.
-5. `impact`: add that error to the reference's value, and run the reference on: the error of the outputs.
-6. `merging`: merge what was found on several inputs.
+4. `added`: run the nodes between these values on the values of the reference: the added error. Then add that error to
+   the reference's value, and run the reference on: the error of the outputs.
+5. `merging`: merge what was found on several inputs.
 
 `comparing` is the function `diverge` that takes these steps, `results` what it returns; `text` and `page` render it.
 """

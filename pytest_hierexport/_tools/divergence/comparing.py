@@ -15,11 +15,10 @@ from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.models import Model
 from pytest_hierexport._proof.tolerance import Array
+from pytest_hierexport._tools.divergence.added import impacts, run_parts
 from pytest_hierexport._tools.divergence.against_graph import compare_with_graph
 from pytest_hierexport._tools.divergence.against_model import compare_with_model
 from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row
-from pytest_hierexport._tools.divergence.cutting import run_parts
-from pytest_hierexport._tools.divergence.impact import impacts
 from pytest_hierexport._tools.divergence.merging import merged
 from pytest_hierexport._tools.divergence.pairs import Key, Matched, Pair
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
