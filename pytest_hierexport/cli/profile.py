@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from pytest_hierexport.cli.output import print_json, print_lines, progress, term
 
 if TYPE_CHECKING:
     from pytest_hierexport._tools.profiling.feeds import Array
-    from pytest_hierexport._tools.profiling.figures import Profile
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
 SUMMARY = "show where the time goes"
@@ -66,8 +64,15 @@ def run(options: argparse.Namespace) -> None:
     sizes = dict(map(_dimension, options.dim))
     with progress() as stage:
         stage("load the model")
+        from pytest_hierexport._tools.profiling.profiler import profile_file
+        from pytest_hierexport._tools.profiling.running import RunOptions
+
         source = load_file(options.file)
-        profile = _profile(options, source, sizes, stage)
+        providers = tuple(options.provider or RunOptions.providers)
+        chosen = RunOptions(options.runs, options.warmup, options.level, options.threads, providers)
+        feeds = _feeds(options, source, sizes)
+        stage(f"run it {chosen.warmup + chosen.runs} times")
+        profile = profile_file(source, feeds, chosen, options.optimized)
     if options.trace is not None:
         write_json(options.trace, viewers.trace(profile))
     if options.node_data is not None:
@@ -76,19 +81,6 @@ def run(options: argparse.Namespace) -> None:
         print_json(as_dict(profile))
     else:
         print_lines(as_lines(profile, by_class=options.by == "class", depth=options.depth, width=terminal_width()))
-
-
-def _profile(
-    options: argparse.Namespace, source: TaggedFile, sizes: dict[str, int], stage: Callable[[str], None]
-) -> Profile:
-    from pytest_hierexport._tools.profiling.profiler import profile_file
-    from pytest_hierexport._tools.profiling.running import RunOptions
-
-    providers = tuple(options.provider or RunOptions.providers)
-    chosen = RunOptions(options.runs, options.warmup, options.level, options.threads, providers)
-    feeds = _feeds(options, source, sizes)
-    stage(f"run it {chosen.warmup + chosen.runs} times")
-    return profile_file(source, feeds, chosen, options.optimized)
 
 
 def _dimension(text: str) -> tuple[str, int]:
