@@ -74,6 +74,17 @@ def test_bias_that_went_into_the_operation_before_is_co_owner() -> None:
     assert found == {"h": [("a", "fused"), ("b", "fused")], "y": [("c", "traced")]}
 
 
+def test_what_multiplies_by_one_behind_new_weights_is_no_owner() -> None:
+    head = "g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2] scale = {2.0, 3.0}"
+    before = f"""{head}, float one = {{1.0}}, float[2, 2] h, float[2, 2] n, float[2, 2] s> {{
+        h = MatMul(x, w) n = Mul(h, scale) s = Mul(n, one) y = Relu(s) }}"""
+    after = """g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] scaled = {2.0, 6.0, 6.0, 12.0}> {
+        n = MatMul(x, scaled) y = Relu(n) }"""
+    found = carried(before, after, h="a", n="b", s="c", y="c")
+    assert sorted(found["n"]) == [("a", "fused"), ("b", "fused")]
+    assert found["y"] == [("c", "traced")]
+
+
 def test_transposes_that_became_one_are_both_in_it() -> None:
     # torch's TorchScript exporter gives the name of the first to its input.
     before = """g (float[2, 3, 4] x) => (float[3, 4, 2] y) <float[2, 3, 4] e, float[2, 4, 3] u, float[3, 4, 2] w> {

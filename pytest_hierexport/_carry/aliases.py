@@ -20,7 +20,7 @@ from pytest_hierexport._carry.constants import Constants
 from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, types_may_agree
 from pytest_hierexport._carry.inputs import pair_inputs
 from pytest_hierexport._carry.numbering import Numbering, Round, share_knowledge
-from pytest_hierexport._carry.restored import restored
+from pytest_hierexport._carry.restored import gives_back, restored
 from pytest_hierexport._carry.slices import backward_slice
 
 _CHAIN = 16
@@ -128,7 +128,10 @@ def _bypassed(before: Flat, after: Flat, numbering: Numbering, new: Value, old: 
         return _further_up(before, numbering, old, numbering.first_before[number])
     if not types_may_agree(source, old):
         return []
-    return [(new, old) if _took_constants(before, after, numbering, new, (old, source)) else (old, source)]
+    # The new value has other constants, too, where a normalisation before the source went into it (monai's VNet, whose
+    # activations multiply by one).
+    took = _took_constants(before, after, numbering, new, (old, source))
+    return [(new, old) if took and not gives_back(before, numbering, old, source) else (old, source)]
 
 
 def _further_up(before: Flat, numbering: Numbering, lost: Value, kept: Value) -> list[Alias]:

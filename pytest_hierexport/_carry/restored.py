@@ -17,7 +17,7 @@ One of 2,000 random architectures needs it (seed 501908).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from math import prod
 
@@ -35,9 +35,25 @@ _LARGE = 1 << 20
 
 def restored(before: Flat, numbering: Numbering, value: Value, source: Value) -> list[Value]:
     """Return the values between one and its source that equal the source, where they can be computed."""
-    nodes = sorted(between(source, value, before, numbering), key=before.order.__getitem__)
+    nodes = _between(before, numbering, value, source)
     inner = [output for node in nodes for output in node.outputs if output is not value]
-    candidates = [each for each in inner if types_may_agree(each, source)]
+    return _equal_to(source, inner, nodes, before, numbering)
+
+
+def gives_back(before: Flat, numbering: Numbering, value: Value, source: Value) -> bool:
+    """Whether a value equals its source, where it can be computed: what lies between the two changes nothing."""
+    return bool(_equal_to(source, [value], _between(before, numbering, value, source), before, numbering))
+
+
+def _between(before: Flat, numbering: Numbering, value: Value, source: Value) -> list[Node]:
+    return sorted(between(source, value, before, numbering), key=before.order.__getitem__)
+
+
+def _equal_to(
+    source: Value, values: Sequence[Value], nodes: Sequence[Node], before: Flat, numbering: Numbering
+) -> list[Value]:
+    """Return those of some values that equal their source, given the nodes that compute them, in order."""
+    candidates = [each for each in values if types_may_agree(each, source)]
     sample = _sample(source) if candidates else None
     if sample is None:
         return []
