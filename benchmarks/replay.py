@@ -3,11 +3,12 @@
     python -m benchmarks.replay record FOLDER [--only 'zoo/*' 'seed/?'] [--seeds 500] [--jobs 1] [--timeout 120]
     python -m benchmarks.replay check FOLDER [--only ...] [--capture marked|all|none] [--jobs 2]
 
-`record` exports the zoo (`zoo/bert`), random module trees (`seed/17`) and small models of every transformers type
-(`type/bert`). It keeps a case in a file of its own and passes over what is there, so that it can be stopped at any
-time. `check` gives the stored graphs to today's carry, the stored fx graphs to today's search for dropped calls, builds
-the model again and proves the tags; it captures a few models again as well. It prints each node and verdict that
-differs, by model; its exit code is 1 where something does.
+`record` exports the zoo (`zoo/bert`), random module trees (`seed/17`), small models of every transformers type
+(`type/bert`) and the models of `libraries.toml` whose library is installed (`library/monai.VNet`). It keeps a case in a
+file of its own and passes over what is there, so that it can be stopped at any time. `check` gives the stored graphs to
+today's carry, the stored fx graphs to today's search for dropped calls, builds the model again and proves the tags; it
+captures a few models again as well. It prints each node and verdict that differs, by model; its exit code is 1 where
+something does.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ import onnxruntime
 import torch
 
 # All that the net touches of the package stands here: a change of one of these names changes this file only.
+from benchmarks import libraries
 from benchmarks.model_types import all_types
 from benchmarks.replay_formats import Blobs, fx_from_json, fx_to_json, pack, unpack
 from pytest_hierexport._calls.attribution import Attribution, Origin
@@ -51,15 +53,18 @@ _LIBRARIES = ("torch", "transformers", "onnx", "onnx-ir", "onnxscript", "onnxrun
 
 
 def all_names(seeds: int) -> list[str]:
-    """Return the names of all cases that can be recorded: the zoo, seeds from 0 on, and the types in random order."""
+    """Return the names of all cases that can be recorded: the zoo, seeds from 0 on, types and libraries."""
     types = all_types()
+    # Any part of a run stands for all.
     Random(0).shuffle(types)
     zoo = [case.name for case in select(["all"], Path())]
-    return [f"{kind}/{key}" for kind, keys in (("zoo", zoo), ("seed", range(seeds)), ("type", types)) for key in keys]
+    of_libraries = [name.replace("/", ".", 1) for name in libraries.models() if find_spec(name.partition("/")[0])]
+    kinds = {"zoo": zoo, "seed": range(seeds), "type": types, "library": of_libraries}
+    return [f"{kind}/{key}" for kind, keys in kinds.items() for key in keys]
 
 
 def case_of(name: str) -> Case:
-    """Return the case of a name: `zoo/bert`, `seed/17`, `type/bert`."""
+    """Return the case of a name: `zoo/bert`, `seed/17`, `type/bert`, `library/monai.VNet`."""
     kind, _, key = name.partition("/")
     if kind == "zoo":
         return select([key], Path())[0]
@@ -67,6 +72,8 @@ def case_of(name: str) -> Case:
         from architectures import generate
 
         return generate(Random(int(key)), _CALLS_OF_A_SEED).case(source=name)
+    if kind == "library":
+        return Case(key, partial(libraries.build, key.replace(".", "/", 1)), name)
     from benchmarks.tiny_types import build
 
     return Case(key, partial(build, key), name)

@@ -141,9 +141,13 @@ def test_case_that_takes_too_long_is_skipped_once(tmp_path: Path) -> None:
     assert [json.loads(line) for line in skipped] == [["zoo/swin", "took too much processor time"]]
 
 
-def test_names_are_those_of_zoo_seeds_and_types() -> None:
+def test_names_are_of_zoo_seeds_types_and_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {"make": "torch.nn:Linear", "args": [3, 2], "inputs": ["1x3"]}
+    monkeypatch.setattr("benchmarks.libraries.models", lambda: {"torch/Linear": made, "not_installed/Net": made})
     names = replay_case.all_names(seeds=2)
-    assert {"zoo/bert", "seed/0", "seed/1", "type/bert"} <= set(names)
+    assert {"zoo/bert", "seed/0", "seed/1", "type/bert", "library/torch.Linear"} <= set(names)
+    assert "library/not_installed.Net" not in names
+    assert isinstance(replay_case.case_of("library/torch.Linear").load().model, nn.Linear)
     assert "seed/2" not in names
     assert names == replay_case.all_names(seeds=2)
 
