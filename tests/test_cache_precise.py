@@ -232,6 +232,15 @@ def test_a_loaded_module_counts_however_it_is_imported(project: Project) -> None
     assert cold(project) == {"first"}
 
 
+def test_a_star_import_counts_with_the_modules_it_names(project: Project) -> None:
+    write_models(project, dict.fromkeys(("first", "second"), ("from parts import *", "layers.VALUE")))
+    project.write("parts/__init__.py", "__all__ = ['layers']\n")
+    layers = project.write("parts/layers.py", "VALUE = 1\n")
+    assert cold(project) == {"first", "second"}
+    append(layers)
+    assert cold(project) == {"first", "second"}
+
+
 def test_what_says_nothing_of_a_model_leaves_its_results(three: Project) -> None:
     assert cold(three) == {*NAMES}
     assert cold(three, models="models.toml::one") == set()

@@ -138,6 +138,8 @@ class _Files:
         if file is not None and is_installed(file):
             self.installed.add(name)
             return []
+        if "*" in fromlist:  # a module that is loaded is among the names of its package
+            fromlist = [*getattr(sys.modules.get(name), "__dict__", ())]
         packages = accumulate(name.split("."), "{}.{}".format)  # the last is the module itself
         loaded = [*packages, *(f"{name}.{each}" for each in fromlist if isinstance(each, str))]
         files = filter(None, map(self._loaded_from, loaded))
