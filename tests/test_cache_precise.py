@@ -244,6 +244,8 @@ def test_a_star_import_counts_with_the_modules_it_names(project: Project) -> Non
 def test_what_says_nothing_of_a_model_leaves_its_results(three: Project) -> None:
     assert cold(three) == {*NAMES}
     assert cold(three, models="models.toml::one") == set()
+    for _ in "12":
+        assert cold(three, "--hierexport-shard=1/1", "--hierexport-store-durations") == set()
     append(three.path / "models.toml", "known_failures = [{ rule = 'MUST-005', until = 2999-01-01, reason = 'any' }]\n")
     assert cold(three) == set()
 

@@ -22,6 +22,7 @@ from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.steps import exported_case
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.atomic import locked, write_atomically
+from pytest_hierexport._files.unrecorded import unrecorded
 
 DURATIONS = ".test_durations"
 """The file that pytest-split keeps durations in."""
@@ -102,6 +103,7 @@ def in_shard(cases: Sequence[Case], shard: Shard, seconds: Mapping[str, float]) 
     return tuple(case for case in cases if exported_case(case).name in chosen)
 
 
+@unrecorded()
 def read_durations(path: Path) -> dict[str, float]:
     """Read the seconds of each test by its id, as pytest-split writes them; none where there is no file.
 
