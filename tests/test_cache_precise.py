@@ -241,6 +241,15 @@ def test_a_star_import_counts_with_the_modules_it_names(project: Project) -> Non
     assert cold(project) == {"first", "second"}
 
 
+def test_no_result_depends_on_what_pytest_remembers(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REMEMBERED", "own")
+    three.write("pytest.ini", "[pytest]\ncache_dir = $REMEMBERED/cache\n")
+    three.write("tests/test_any.py", "def test_any():\n    assert False\n")
+    assert cold(three, "models.toml") == {*NAMES}
+    three.run("tests")
+    assert cold(three, "models.toml") == set()
+
+
 def test_what_says_nothing_of_a_model_leaves_its_results(three: Project) -> None:
     assert cold(three) == {*NAMES}
     assert cold(three, models="models.toml::one") == set()

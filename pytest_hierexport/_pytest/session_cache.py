@@ -89,7 +89,8 @@ def cache_of(config: pytest.Config, settings: Settings, scratch: Path, outputs: 
     if is_cache_alone(folder):
         reads.outside.append(folder)
     if config.pluginmanager.has_plugin("cacheprovider"):
-        reads.outside.append(config.rootpath / config.getini("cache_dir"))
+        folder_of_pytest = os.path.expandvars(Path(config.getini("cache_dir")).expanduser())  # as pytest reads it
+        reads.outside.append(config.rootpath / folder_of_pytest)
     return Cache(
         folder,
         reads,
