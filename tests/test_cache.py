@@ -8,6 +8,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,13 @@ def test_old_results_of_a_question_make_room_for_new_ones(cache: Cache) -> None:
     assert len(left) == 4
     assert left < set(names)
     assert names[-1] in left
+
+
+def test_sessions_of_many_environments_keep_their_results(tmp_path: Path) -> None:
+    caches = [Cache(tmp_path, Reads([tmp_path]), facts=partial(str, version)) for version in range(9)]
+    for cache in caches:
+        cache.keep("question", "about", VALUE)
+    assert [cache for cache in caches if cache.find("question", "about") is None] == []
 
 
 def test_a_result_holds_while_another_session_replaces_it(cache: Cache) -> None:

@@ -173,7 +173,7 @@ class Cache:
         except OSError as error:
             self._give_up(error)
             return ""
-        tidy(self.folder, _short_digest(question))
+        tidy(self.folder, name)
         self._make_room(size)
         if self._remote is not None and self._remote.pushes:
             self._remote.push(_remote_key(name, about), record, {digests[path.name]: path for path in files})

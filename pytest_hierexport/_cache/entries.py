@@ -21,7 +21,7 @@ from pytest_hierexport._files.paths import digest, is_plain_name
 
 RECORD = "record.json"
 PER_QUESTION = 4
-"""The number of results that are kept of one question: enough for switching between branches."""
+"""The number of results that are kept of one question and one start: enough for switching between branches."""
 _RESULT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}-[0-9a-f]{64}")
 
 

@@ -78,11 +78,11 @@ def clear(folder: Path) -> int:
     return sum(not os.path.lexists(path) for path in removed)
 
 
-def tidy(folder: Path, question: str) -> None:
-    """Remove the least recently used results of a question, and what killed sessions left."""
+def tidy(folder: Path, name: str) -> None:
+    """Remove the least recently used results whose names begin so, and what killed sessions left."""
     abandoned = time.time() - _ABANDONED
     left = [path for path in _of_sessions(folder) if 0 < used(path) < abandoned]
-    for path in [*entries(folder, f"{question}-")[PER_QUESTION:], *left]:
+    for path in [*entries(folder, f"{name}-")[PER_QUESTION:], *left]:
         remove(path)
 
 
