@@ -232,9 +232,25 @@ def test_a_loaded_module_counts_however_it_is_imported(project: Project) -> None
     assert cold(project) == {"first"}
 
 
-def test_a_star_import_counts_with_the_modules_it_names(project: Project) -> None:
-    write_models(project, dict.fromkeys(("first", "second"), ("from parts import *", "layers.VALUE")))
-    project.write("parts/__init__.py", "__all__ = ['layers']\n")
+LAZY = """
+import importlib
+
+def __getattr__(name):
+    return importlib.import_module(f"parts.{name}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "above", "inside"),
+    [
+        ("__all__ = ['layers']\n", "from parts import *", "layers.VALUE"),
+        (LAZY, "import parts", "parts.layers.VALUE"),
+    ],
+    ids=["star", "lazy"],
+)
+def test_modules_that_a_package_provides_by_name_count(project: Project, package: str, above: str, inside: str) -> None:
+    write_models(project, dict.fromkeys(("first", "second"), (above, inside)))
+    project.write("parts/__init__.py", package)
     layers = project.write("parts/layers.py", "VALUE = 1\n")
     assert cold(project) == {"first", "second"}
     append(layers)

@@ -138,8 +138,9 @@ class _Files:
         if file is not None and is_installed(file):
             self.installed.add(name)
             return []
-        if "*" in fromlist:  # a module that is loaded is among the names of its package
-            fromlist = [*getattr(sys.modules.get(name), "__dict__", ())]
+        package = sys.modules.get(name)
+        if "*" in fromlist or hasattr(package, "__getattr__"):  # which may import a module when it is first asked for
+            fromlist = [*fromlist, *getattr(package, "__dict__", ())]
         packages = accumulate(name.split("."), "{}.{}".format)  # the last is the module itself
         loaded = [*packages, *(f"{name}.{each}" for each in fromlist if isinstance(each, str))]
         files = filter(None, map(self._loaded_from, loaded))
