@@ -130,6 +130,17 @@ WAYS = {
         files={"plugins/one.py": ""},
         changes={"plugins/two.py": ""},
     ),
+    "a file that a pattern names in each folder": Way(
+        "value = len(glob.glob('data/*/one.csv', root_dir=HERE))",
+        imports="import glob",
+        files={"data/a/one.csv": "", "data/b/any.csv": ""},
+        changes={"data/b/one.csv": ""},
+    ),
+    "a file of a folder that a pattern names": Way(
+        "value = len(list(HERE.glob('data/*/deep/one.csv')))",
+        files={"data/a/deep/one.csv": "", "data/b/any.csv": ""},
+        changes={"data/b/deep/one.csv": ""},
+    ),
     "a folder that is walked": Way(
         "value = sum(len(files) for _, _, files in os.walk(HERE / 'data'))",
         imports=OS,

@@ -12,6 +12,7 @@ the first `conftest.py` is loaded. All models of a run share the process, so a r
 
 from __future__ import annotations
 
+import glob
 import importlib
 import os
 import re
@@ -50,11 +51,13 @@ from pytest_hierexport._files.unrecorded import paused, unrecorded
 _FILE_EVENTS: Mapping[str, int] = {"open": 0, "import": 1, "ctypes.dlopen": 0, "sqlite3.connect": 0}
 """The audit events that name a file, with the position of its path."""
 _LISTING_EVENTS = frozenset({"os.listdir", "os.scandir"})
+_PATTERN_EVENTS = frozenset({"glob.glob/2", "pathlib.Path.glob"})
+"""The audit events that name a pattern for paths."""
 _TEMPORARY_EVENTS = frozenset({"tempfile.mkstemp", "tempfile.mkdtemp", "os.mkdir"})
 """The audit events that name a temporary file or folder; `os.mkdir` does so below the system's temporary folder."""
 _PROGRAM_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.fork", "os.posix_spawn", "socket.connect"})
 """The audit events after which a result depends on another program or machine."""
-_EVENTS = frozenset({*_FILE_EVENTS, *_LISTING_EVENTS, *_TEMPORARY_EVENTS, *_PROGRAM_EVENTS})
+_EVENTS = frozenset({*_FILE_EVENTS, *_LISTING_EVENTS, *_PATTERN_EVENTS, *_TEMPORARY_EVENTS, *_PROGRAM_EVENTS})
 _NATIVE = "*.safetensors"
 """The files that native code opens without an audit event: those beside a recorded file count as read."""
 _CACHE_TAG = f".{sys.implementation.cache_tag}"
@@ -161,6 +164,9 @@ class Reads:
                 self._add_file(_path_of_address(args[_FILE_EVENTS[event]]))
         elif event in _LISTING_EVENTS:
             self._add_folder(_path(args[0] or "."))
+        elif event in _PATTERN_EVENTS:
+            for folder in _folders_of_pattern(event, args):
+                self._add_folder(_path(folder))
         elif event in _TEMPORARY_EVENTS:
             self._add_temporary(event, _path(args[0]))
         elif asks_for_a_version(args):
@@ -224,6 +230,15 @@ def _path_of_address(value: Any) -> Path | None:
     """Return the path in an address such as `file:any.db?mode=ro`, by which SQLite may open a database."""
     is_address = isinstance(value, str) and value.startswith("file:")
     return _path(unquote(re.split("[?#]", value.removeprefix("file:"))[0])) if is_address else None
+
+
+@unrecorded()
+def _folders_of_pattern(event: str, args: Sequence[Any]) -> list[Path]:
+    """Return the folders in which parts of a pattern without wildcards are looked for: Python does not list these."""
+    above, pattern = map(os.fsdecode, args if event == "pathlib.Path.glob" else (args[2] or "", args[0]))
+    # A part `**` lists all folders below.
+    heads = [head for head in Path(pattern).parents if glob.has_magic(f"{head}") and "**" not in head.parts]
+    return [Path(above, found) for head in heads for found in glob.glob(f"{head}", root_dir=above)]  # noqa: PTH207
 
 
 def _only_writes(args: Sequence[object]) -> bool:
