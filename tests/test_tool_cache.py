@@ -10,6 +10,7 @@ from filelock import FileLock
 
 from pytest_hierexport._cache.cache import Cache
 from pytest_hierexport._cache.reads import Reads
+from pytest_hierexport._files.atomic import staging
 from pytest_hierexport.cli import main
 
 
@@ -90,6 +91,12 @@ def test_clear_leaves_the_lock_of_a_session(folder: Path, capsys: pytest.Capture
     with FileLock(lock):
         run(capsys, "clear", folder)
         assert lock.exists()
+
+
+def test_clear_leaves_a_result_that_a_session_writes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with staging(folder) as stage:
+        run(capsys, "clear", folder)
+        assert stage.folder.is_dir()
 
 
 @pytest.mark.parametrize("action", ["info", "verify", "clear"])

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pytest_hierexport._cache.entries import PER_QUESTION, RECORD, entries, read_entry, remove, used
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._files.atomic import STAGED
+from pytest_hierexport._files.atomic import STAGED, locked
 from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.ownership import is_bare
 from pytest_hierexport._files.unrecorded import unrecorded
@@ -126,9 +126,12 @@ def _of_sessions(folder: Path) -> Iterator[Path]:
 
 
 def _is_held(path: Path) -> bool:
-    """Whether a session holds a lock, or the lock to which the name of its holder belongs."""
+    """Whether a session holds a lock, or the lock of a holder's name, or writes a staged result."""
     from filelock import FileLock, Timeout
 
+    if path.name.startswith(STAGED):
+        with locked(path, wait=False) as is_free:
+            return not is_free
     lock = path.with_suffix(".lock")
     if not _is_lock(path) or not lock.exists():
         return False
