@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from filelock import FileLock
 
 from pytest_hierexport._cache.cache import Cache
 from pytest_hierexport._cache.reads import Reads
+from pytest_hierexport._cache.upkeep import damages
 from pytest_hierexport._files.atomic import staging
 from pytest_hierexport.cli import main
 
@@ -62,6 +64,16 @@ def test_verify_names_damaged_files(folder: Path, capsys: pytest.CaptureFixture[
         ]
     )
     assert len(results(folder)) == 3
+
+
+def test_verify_passes_results_that_a_session_removes(folder: Path) -> None:
+    for result in results(folder):
+        (result / "record.json").write_text("{}")
+    found = damages(folder)
+    assert next(found).endswith("/record.json")
+    for result in results(folder):
+        shutil.rmtree(result)
+    assert list(found) == []
 
 
 def test_clear_removes_what_the_cache_wrote(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,11 +59,12 @@ def described(folder: Path) -> Iterator[str]:
 
 
 def damages(folder: Path) -> Iterator[str]:
-    """Yield the name of each file of a result that is not as it was kept."""
+    """Yield the name of each file of a result that is not as it was kept; a session may remove a result meanwhile."""
     for entry in entries(folder):
         result = read_entry(entry)
         for name in [RECORD] if result is None else result.damaged(entry):
-            yield f"{entry.name}/{name}"
+            if os.path.lexists(entry):
+                yield f"{entry.name}/{name}"
 
 
 def clear(folder: Path) -> int:
