@@ -330,7 +330,7 @@ def test_what_decides_about_nothing_leaves_a_verdict_as_it_is(project: Project) 
     project.write("tests/test_any.py", "def test_any(): pass\n")
     assert project.run(*arguments, "tests").ret == 0
     write(project, {"README.md": "changed", "tests/data.json": "{}"})
-    assert project.run(*arguments, "tests", "-v", "--hierexport-report=report.json").ret == 0
+    assert project.run(*arguments, "tests", "-v", "--log-file=log", "--hierexport-report=report.json").ret == 0
     assert project.builds == 1
 
 

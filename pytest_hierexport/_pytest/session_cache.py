@@ -31,9 +31,9 @@ _SELECT_OR_REPORT = frozenset({
     # pytest
     "basetemp", "cacheclear", "cacheshow", "capture", "code_highlight", "collectonly", "color", "debug", "deselect",
     "disable_warnings", "durations", "durations_min", "failedfirst", "file_or_dir", "force_short_summary", "fulltrace",
-    "junitprefix", "keyword", "last_failed_no_failures", "lf", "markexpr", "maxfail", "newfirst", "no_fold_skipped",
-    "no_header", "no_showlocals", "no_summary", "pastebin", "plugins", "reportchars", "setuponly", "setupshow",
-    "show_fixtures_per_test", "showcapture", "showfixtures", "showlocals", "stepwise", "stepwise_reset",
+    "junitprefix", "keyword", "last_failed_no_failures", "lf", "log_file", "markexpr", "maxfail", "newfirst",
+    "no_fold_skipped", "no_header", "no_showlocals", "no_summary", "pastebin", "plugins", "reportchars", "setuponly",
+    "setupshow", "show_fixtures_per_test", "showcapture", "showfixtures", "showlocals", "stepwise", "stepwise_reset",
     "stepwise_skip", "tbstyle", "trace", "usepdb", "usepdb_cls", "verbose", "xfail_tb", "xmlpath",
     # pytest-xdist
     "dist", "distload", "loadgroup", "loadscopereorder", "looponfail", "maxprocesses", "maxschedchunk",
