@@ -181,6 +181,10 @@ def moving(model: Any, x: torch.Tensor) -> object:
     return model.linear(x) + model.moved
 
 
+def coarser_before_the_last(model: Any, x: torch.Tensor) -> object:
+    return model.linear(model.linear(x).half().sin().float())
+
+
 def coarser_in_a_branch(model: Any, x: torch.Tensor) -> object:
     return model.linear(torch.cond(x.sum() < 9, lambda x: (x.half() * 1.1).sin().float(), torch.tanh, (x,)))
 
@@ -194,6 +198,7 @@ ODD: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
     "numbers of eight bits": (lambda model, x: model.linear(x.float()).to(torch.float8_e5m2), (SMALL,)),
     "many at once": (lambda model, x: torch.vmap(model.linear)(x), (X[:, None],)),
     "a buffer that moves": (moving, (X,)),
+    "half precision in between": (coarser_before_the_last, (X,)),
     "half precision in a branch": (coarser_in_a_branch, (X,)),
 }
 

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import onnx.inliner
 import onnx_ir as ir
+from onnx_ir.passes.common import ShapeInferencePass
 
 from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import UsageError
@@ -70,7 +71,7 @@ def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) ->
         raise
     tried: dict[Mode, dict[str, Violation]] = {}
     for mode, returned in in_each(_MODES, partial(run_model, example)):
-        tried[mode] = dict(_differences(proto.graph, outputs, returned, tolerances))
+        tried[mode] = dict(_differences(proto, outputs, returned, tolerances))
         if not tried[mode]:
             return
     found = list(tried.values())
@@ -80,7 +81,7 @@ def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) ->
         run = partial(run_graph, inlined, feeds, folder=path.parent, optimized=True)
         with suppress(ModelError), following_choices(inlined, run):
             outputs = _outputs(inlined, run)
-            found.append(dict(_differences(inlined.graph, outputs, run_model(example, best), tolerances)))
+            found.append(dict(_differences(inlined, outputs, run_model(example, best), tolerances)))
     anew = drawn_anew(example, path)
     for place, violation in min(found, key=_count).items():
         yield replace(violation, do=ADVICE) if place in anew else violation
@@ -100,15 +101,16 @@ def _outputs(proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fet
 
 
 def _differences(
-    graph: onnx.GraphProto, found: Sequence[tuple[str, Array]], returned: Any, tolerances: Mapping[str, float]
+    proto: onnx.ModelProto, found: Sequence[tuple[str, Array]], returned: Any, tolerances: Mapping[str, float]
 ) -> Iterator[tuple[str, Violation]]:
     """Yield the differences between the graph's outputs and what the model returned, with their places in that."""
     expected = returned_arrays(returned, len(found))
     if len(expected) != len(found):
-        said = f"{len(expected)}, one for each tensor that the model returns"
-        yield _ALL, Violation(_ALL, said, f"{len(found)}", _DO)
+        yield _ALL, Violation(_ALL, f"{len(expected)}, one for each tensor the model returns", f"{len(found)}", _DO)
         return
-    inherited = coarsest(ir.serde.deserialize_graph(graph), lambda value: tolerance_of(dtype_name(value), tolerances))
+    # TorchScript states no dtype between inputs and outputs.
+    graph = ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(ir.from_proto(proto)).model.graph
+    inherited = coarsest(graph, lambda value: tolerance_of(dtype_name(value), tolerances))
     for (name, array), (place, wanted) in zip(found, expected.items(), strict=True):
         tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype.name, tolerances))
         if different := _different(wanted, array, tolerance):
