@@ -74,6 +74,12 @@ def computed(operator: str, output: int) -> Callable[[onnx.ModelProto], None]:
     return damage
 
 
+def as_double(proto: onnx.ModelProto) -> None:
+    computed("Cast", 0)(proto)
+    proto.graph.node[-1].attribute.append(onnx.helper.make_attribute("to", onnx.TensorProto.DOUBLE))
+    proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+
+
 def fewer_outputs(proto: onnx.ModelProto) -> None:
     del proto.graph.output[2:]
 
@@ -114,6 +120,23 @@ def test_the_element_that_differs_most_visibly_is_shown(whole: ExportedCase, tmp
     violation, *_ = breaks("MUST-006", damaged(whole, tmp_path, one_weight(1.01)))
     assert violation.expected.startswith("6.0 at [1, 3], as in the model")
     assert violation.found == "6.059999942779541; 1 of 12 elements differ"
+
+
+@pytest.mark.parametrize(
+    ("damage", "advice"),
+    [
+        (computed("Neg", 0), ["state `tolerances`"]),
+        (computed("Neg", 1), ["take other inputs"]),
+        (as_double, []),
+        (fewer_outputs, []),
+    ],
+    ids=["floating", "integers", "dtype", "count"],
+)
+def test_tolerances_are_advised_where_they_help(
+    damage: Callable[[onnx.ModelProto], None], advice: list[str], whole: ExportedCase, tmp_path: Path
+) -> None:
+    (found,) = breaks("MUST-006", damaged(whole, tmp_path, damage))
+    assert [each for each in ("state `tolerances`", "take other inputs") if each in found.do] == advice
 
 
 @pytest.mark.parametrize(
