@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from pytest_hierexport._onnx.difference import Difference, bare, differences
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.difference import Difference, bare, content_of, differences
 
 
 def model(*operators: str, weight: float = 1.0) -> onnx.ModelProto:
@@ -57,6 +59,18 @@ def test_the_place_of_a_weight_makes_no_difference(tmp_path: Path) -> None:
     found = onnx.load(tmp_path / "m.onnx", load_external_data=False)
     assert found.graph.initializer[0].external_data
     assert not list(differences(bare(model("Add"), Path()), bare(found, tmp_path)))
+
+
+@pytest.mark.parametrize("left", [None, b"\0"], ids=["no file", "a byte"])
+def test_lost_data_of_a_tensor_is_told(left: bytes | None, tmp_path: Path) -> None:
+    lost = model("Add")
+    onnx.save(lost, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    found = onnx.load(tmp_path / "m.onnx", load_external_data=False)
+    (tmp_path / "m.data").unlink() if left is None else (tmp_path / "m.data").write_bytes(left)
+    with pytest.raises(UsageError, match="the external data of 'w' beside the model"):
+        content_of(found.graph.initializer[0], tmp_path)
+    with pytest.raises(UsageError, match="the external data of 'w' beside the model"):
+        bare(found, tmp_path)
 
 
 def test_metadata_and_documentation_of_nodes_make_no_difference() -> None:

@@ -78,11 +78,18 @@ def load_data(tensor: onnx.TensorProto, folder: Path) -> None:
     """Move the external data of a tensor into its message.
 
     Raises:
-        Exception: It is missing or damaged, of which onnx raises errors of many classes.
+        UsageError: It is missing or damaged.
     """
     from onnx.external_data_helper import load_external_data_for_tensor
 
-    load_external_data_for_tensor(tensor, str(folder))
+    try:
+        load_external_data_for_tensor(tensor, str(folder))
+    except Exception as error:  # onnx raises errors of many classes
+        raise UsageError(
+            f"the external data of {tensor.name!r} beside the model",
+            found=str(error)[:300],
+            do="keep the files with external data beside the model, or export it again",
+        ) from error
     tensor.ClearField("external_data")
     tensor.ClearField("data_location")
 

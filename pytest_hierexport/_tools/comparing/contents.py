@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._errors import UsageError, chain
 from pytest_hierexport._onnx.absent import is_absent_proto
 from pytest_hierexport._onnx.difference import content_of
 from pytest_hierexport._onnx.external import loaded
@@ -59,7 +59,7 @@ class Store:
         except Exception as error:  # onnx raises errors of many classes for data that is missing or damaged
             raise UsageError(
                 f"the data of every stored tensor of {self.path.name if self.path else 'standard input'}",
-                found=f"{tensor.name!r}: {str(error)[:300]}",
+                found=f"{tensor.name!r}: {str([*chain(error)][-1])[:300]}",
                 do="keep the files with external data beside the model, or export it again",
             ) from error
 
