@@ -18,6 +18,13 @@ from pytest_hierexport._pytest.plan import selected_cases
 MODELS = "--hierexport-models=my_model.py::build"
 
 
+class Cached(torch.nn.Module):
+    """Takes a list of tensors."""
+
+    def forward(self, x: torch.Tensor, cache: list[torch.Tensor]) -> torch.Tensor:
+        return torch.cat([*cache, x])
+
+
 def opset(project: Project) -> int:
     """Return the opset of the file that a failing item kept."""
     model = onnx.load(project.path / ".hierexport" / "build" / "model.onnx")
@@ -206,6 +213,24 @@ def test_what_an_exporter_leaves_unwritten_or_changed_does_no_harm(own: Project)
         sys.path.remove(str(own.path))
     assert {file: file.read_bytes() for file in own.path.iterdir() if file.suffix not in {".py", ""}} == before
     assert (model.weight.dtype, model.weight.requires_grad, model.training) == (torch.float32, True, True)
+
+
+def test_inputs_that_an_exporter_changes_are_as_before(own: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+        from pytest_hierexport import export
+
+        def export_after_a_run(model, args, kwargs, path):
+            args[0].zero_()
+            kwargs["cache"].append(args[0])
+            export(model, args, kwargs, path)
+    """
+    own.write("running.py", source)
+    monkeypatch.syspath_prepend(own.path)
+    example = Example(Cached(), (torch.ones(1, 2),), {"cache": [torch.ones(1, 2)]})
+    case = Case("cached", lambda: None, "here", exporter="running:export_after_a_run")
+    export_case(case, example, own.path / "model.onnx")
+    assert example.args[0].all()
+    assert len(example.kwargs["cache"]) == 1
 
 
 def test_project_exporter_error_names_the_unknown_option(own: Project) -> None:

@@ -64,6 +64,7 @@ def _by_own(case: Case, example: Example, path: Path) -> Export:
     from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode, weights_as_found
     from pytest_hierexport._onnx import storage
     from pytest_hierexport._onnx.models import as_ir
+    from pytest_hierexport._proof.tensors import copied
 
     function = own_function(case.exporter)
     stated = {"opset": case.opset, "dynamic_shapes": example.dynamic_shapes}
@@ -80,7 +81,9 @@ def _by_own(case: Case, example: Example, path: Path) -> Export:
             torch.no_grad(),
             told,
         ):
-            returned = function(model, example.args, dict(example.kwargs), made, **options)
+            # It may run the model, which may write to its inputs, as to a cache of keys and values.
+            args, kwargs = copied((example.args, dict(example.kwargs)))
+            returned = function(model, args, kwargs, made, **options)
             refuse_coroutine(returned, case.exporter)
         check_written(made, case.exporter, "write the tagged model to the given path")
         proto, attribution = storage.load_proto(made), _tags_of(made, case.exporter)

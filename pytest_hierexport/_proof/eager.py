@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -20,7 +19,7 @@ from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import as_found, in_eval_mode
 from pytest_hierexport._proof.call_values import CallValues, EagerCall, Keep
 from pytest_hierexport._proof.crossings import Crossings
-from pytest_hierexport._proof.tensors import walk
+from pytest_hierexport._proof.tensors import copied, walk
 from pytest_hierexport._proof.values import Values
 
 
@@ -121,7 +120,7 @@ def run_model(example: Runnable, mode: Mode) -> Any:
     Raises:
         ModelError: The model does not run in this mode, or returns fake tensors though it has weights.
     """
-    args, kwargs = _copied((tuple(example.args), dict(example.kwargs)))
+    args, kwargs = copied((tuple(example.args), dict(example.kwargs)))
     with ONE_AT_A_TIME, as_found(example.model), in_eval_mode(example.model), torch.no_grad(), _reported(mode):
         try:
             returned = example.model(*args, **kwargs)
@@ -183,12 +182,6 @@ def in_each(ways: Iterable[WayT], run: Callable[[WayT], ResultT]) -> Iterator[tu
         yield way, result
     if failure is not None and not has_run:
         raise failure
-
-
-def _copied(inputs: Any) -> Any:
-    """Copy inputs with all that they hold; tensors without their autograd history, which forbids a copy."""
-    tensors = (part for _, part in walk(inputs) if isinstance(part, torch.Tensor))
-    return copy.deepcopy(inputs, {id(tensor): tensor.detach().clone() for tensor in tensors})
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -31,6 +32,12 @@ def walk(holder: Any, label: str = "") -> Iterator[tuple[str, torch.Tensor | Num
     Containers, dataclasses and objects with attributes are searched, each once; modules are not.
     """
     yield from _walk(holder, label, set())
+
+
+def copied(inputs: Any) -> Any:
+    """Copy inputs with all that they hold; tensors without their autograd history, which forbids a copy."""
+    tensors = (part for _, part in walk(inputs) if isinstance(part, torch.Tensor))
+    return copy.deepcopy(inputs, {id(tensor): tensor.detach().clone() for tensor in tensors})
 
 
 def flattened(holder: Any) -> Iterator[tuple[str, torch.Tensor | Number]]:
