@@ -29,6 +29,11 @@ def test_mask_that_fills_half_hides_no_error() -> None:
     assert distances(reference, reference + np.array([0.1, 0, 0, 0, 0, 0, 0]))[0] == pytest.approx(0.1 / 3.5)
 
 
+def test_mask_that_fills_most_hides_no_error() -> None:
+    reference = np.array([1.0, 2.0, 3.0, *[-1e9] * 9])
+    assert distances(reference, reference + np.array([0.1, *[0] * 11]))[0] == pytest.approx(0.1 / 2.5)
+
+
 @pytest.mark.parametrize("special", [INF, -INF, NAN])
 def test_special_number_equals_itself_alone(special: float) -> None:
     reference = np.array([special, 1.0, special])
