@@ -70,9 +70,10 @@ def scale(reference: Array) -> Array:
     """Return the magnitude that the distance from each number of a tensor is relative to."""
     magnitudes = np.abs(reference)
     ordinary = magnitudes[(magnitudes > 0) & np.isfinite(magnitudes)]
-    others = ordinary[ordinary < max(_MASK, ordinary.max(initial=0.0))]
-    if 0 < others.size <= _QUARTILE * ordinary.size:
-        ordinary = others
+    largest = ordinary.max(initial=0.0)
+    if largest >= _MASK:
+        others = ordinary[ordinary < largest]
+        ordinary = others if 0 < others.size <= _QUARTILE * ordinary.size else ordinary
     floor = np.quantile(ordinary, _QUARTILE) if ordinary.size else 1.0
     return np.asarray(magnitudes + floor)
 
