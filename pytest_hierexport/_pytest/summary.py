@@ -194,7 +194,7 @@ class Summary:
         """Return the text of a case's snapshot where its check found changes; an export that failed has none."""
         check = self.checks.get(case.name, {}).get(SNAPSHOT)
         failure = (check.failure if check else None) or {}
-        if not any(failure[kind.name] for kind in fields(Difference) if kind.name in failure):
+        if not any(failure.get(kind.name) for kind in fields(Difference)):
             return ""
         with suppress(OSError, ValueError):
             return self.run.plan.snapshot(case).read_text(encoding="utf-8")

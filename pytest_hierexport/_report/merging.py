@@ -43,11 +43,8 @@ def merge(named: Sequence[tuple[str, Results]]) -> Results:
 
 def _versions(reports: Sequence[Results]) -> dict[str, str]:
     """Return the version of each package; all of them where the shards ran with several."""
-    found: dict[str, dict[str, None]] = {}
-    for report in reports:
-        for name, version in report.versions.items():
-            found.setdefault(name, {})[version] = None
-    return {name: ", ".join(versions) for name, versions in found.items()}
+    stated = grouped((pair for report in reports for pair in report.versions.items()), lambda pair: pair[0])
+    return {name: ", ".join(dict.fromkeys(version for _, version in pairs)) for name, pairs in stated.items()}
 
 
 def _parts_of_one_run(named: Sequence[tuple[str, Results]]) -> list[Part]:
