@@ -364,3 +364,32 @@ def test_factories_of_one_file_are_cold_by_what_each_imports(project: Project) -
     for name in ("first", "second"):
         append(project.path / "nets" / f"{name}.py")
         assert cold(project, models=models) == {name}
+
+
+def test_a_file_that_a_model_makes_counts_as_asked(project: Project) -> None:
+    make = 'if not (HERE / "made").exists(): (HERE / "made").write_text("")'
+    write_models(project, {"one": ("", make), "two": ("", "pass")})
+    assert cold(project, "-n0") == {"one", "two"}
+    made = project.path / "made"
+    made.unlink()
+    assert cold(project, "-n0") == set()
+    made.touch()
+    assert cold(project, "-n0") == {"one"}
+    assert cold(project, "-n0") == set()
+
+
+def test_files_that_a_test_asks_for_leave_models(three: Project) -> None:
+    three.write(
+        "test_any.py",
+        """
+        from pathlib import Path
+        import pytest
+
+        @pytest.mark.parametrize("name", ["MUST-002"])
+        def test_any(name):
+            Path("late.txt").exists()
+        """,
+    )
+    assert cold(three, "-n0", "test_any.py") == set(NAMES)
+    three.write("late.txt", "")
+    assert cold(three, "-n0", "test_any.py") == set()

@@ -30,6 +30,15 @@ def with_value(make=build):
 
 build = with_value
 """
+ASKS = """
+def with_value(make=build):
+    import os
+    made = make()
+    made[0].value = "2" if os.path.lexists(os.path.join(os.path.dirname(__file__), "late.txt")) else "1"
+    return made
+
+build = with_value
+"""
 FORWARD = """
 def forward(self, x, plain=Tower.forward):
     import late_helper
@@ -146,6 +155,28 @@ WAYS = {
         imports=OS,
         files={"data/deep/one.csv": ""},
         changes={"data/deep/two.csv": ""},
+    ),
+    "a file that appears where the rule asked for one": Way(
+        "value = 2 if (HERE / 'late.txt').exists() else 1", changes={"late.txt": ""}
+    ),
+    "a file that the rule asked for and that goes": Way(
+        "value = 1 if os.path.isfile(HERE / 'value.txt') else 2",
+        imports=OS,
+        files={"value.txt": ""},
+        changes={"value.txt": None},
+    ),
+    "a file that an installed package asks for": Way(
+        "value = 2 if cached_file(HERE, 'late.txt', _raise_exceptions_for_missing_entries=False) else 1",
+        before="from transformers.utils import cached_file",
+        changes={"late.txt": ""},
+    ),
+    "a file that conftest.py asks for as it is loaded": Way(
+        "value = VALUE",
+        imports="VALUE = 2 if Path(__file__).with_name('late.txt').is_file() else 1",
+        changes={"late.txt": ""},
+    ),
+    "a file that the factory asks for": Way(
+        "value = exported.example.model.value", model=ASKS, changes={"late.txt": ""}
     ),
     "a line of source": Way(
         "value = linecache.getline(str(HERE / 'value.txt'), 1)",

@@ -82,8 +82,8 @@ class Cache:
         """Identify the session by its facts and by what it has read so far, for all results of this session."""
         inputs = self._reads.inputs()
         # No other session starts with a file that has changed since this one read it. A worker looks for other modules
-        # than the one process of a run without workers does; each result has those of the session that made it.
-        common = os.urandom(16).hex() if inputs is None else asdict(replace(inputs, searched={}))
+        # and files than the one process of a run without workers; each result has those of the session that made it.
+        common = os.urandom(16).hex() if inputs is None else asdict(replace(inputs, searched={}, existing={}))
         self._start = _short_digest([self._facts(), common])
 
     @unrecorded()

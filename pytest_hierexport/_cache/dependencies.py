@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+from pytest_hierexport._cache.existence import kind_of
 from pytest_hierexport._cache.loading import executing, file_of
 from pytest_hierexport._cache.memory import fingerprint, kept_by
 from pytest_hierexport._files.paths import is_installed
@@ -34,6 +35,8 @@ class Log:
     variables: set[str] = field(default_factory=set)
     searched: set[tuple[str, str]] = field(default_factory=set)
     """The folders in which modules were looked for, each with the module's name there."""
+    existing: dict[str, str] = field(default_factory=dict)
+    """What each path was when code first asked whether it exists."""
     started_program: bool = False
     """Whether a program was started or a connection opened."""
     leads_to: set[str | Path] = field(default_factory=set)
@@ -101,6 +104,12 @@ class Logs:
         """Attribute where a module was looked for to its file; a namespace package has none, and is every model's."""
         log = self.common if file is None or is_installed(file) else self._logs[file]
         log.searched |= self._searches[module]
+
+    def add_question(self, path: str, *, for_all: bool) -> None:
+        """Attribute that code asked whether a path exists; what it asked outside of models counts if it is for all."""
+        if self._model != COMMON or for_all:
+            for log in self.current():
+                log.existing.setdefault(path, kind_of(path))
 
     def add_program(self) -> None:
         """Attribute a program or a connection to the model that is worked on; those between models do not count."""

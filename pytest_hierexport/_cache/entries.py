@@ -50,7 +50,7 @@ class CachedResult:
             return None
         inputs = result.inputs
         if (
-            not all(map(_maps_texts, (result.files, inputs.files, inputs.listed, inputs.variables)))
+            not all(map(_maps_texts, (result.files, inputs.files, inputs.listed, inputs.existing, inputs.variables)))
             or not isinstance(inputs.searched, dict)
             or not all(map(_maps_texts, inputs.searched.values()))
             or not isinstance(result.value, dict)

@@ -51,7 +51,7 @@ def watch_environment(record: Callable[[str, str], None]) -> None:
 
     def read_and_record(environ: Any, key: Any) -> Any:
         reader = _reader()
-        if reader is not None and _counts(reader) and reader.f_code not in copying:
+        if reader is not None and counts_as_reader(reader) and reader.f_code not in copying:
             name, file = os.fsdecode(key) if isinstance(key, bytes) else str(key), reader.f_code.co_filename
             if not (name.startswith(_OF_WORKERS) and is_installed(Path(file))):
                 record(name, file)
@@ -61,7 +61,7 @@ def watch_environment(record: Callable[[str, str], None]) -> None:
         reader = _reader()
         if reader is not None and is_installed(Path(reader.f_code.co_filename)):
             copying.add(reader.f_code)
-        elif reader is not None and _counts(reader):
+        elif reader is not None and counts_as_reader(reader):
             record(ALL, reader.f_code.co_filename)
         result: Iterator[Any] = iterate(environ)
         return result
@@ -69,7 +69,8 @@ def watch_environment(record: Callable[[str, str], None]) -> None:
     kind.__getitem__, kind.__iter__ = read_and_record, iterate_and_record
 
 
-def _counts(reader: FrameType) -> bool:
+def counts_as_reader(reader: FrameType) -> bool:
+    """Whether a frame is of code that a verdict may depend on: not of what runs tests and shows results."""
     name: str = reader.f_globals.get("__name__", "")
     return name.partition(".")[0] not in _RUNNERS and not name.startswith(_OURS)
 

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from pytest_hierexport._cache.environment import variable_digest
+from pytest_hierexport._cache.existence import kind_of
 from pytest_hierexport._cache.searches import modules_of
 from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import digest, text_digest
@@ -28,6 +29,8 @@ class Inputs:
     """The digest of the names in each folder that was listed."""
     searched: Mapping[str, Mapping[str, str]]
     """The files of each module that was looked for in a folder, by folder and module; empty where there are none."""
+    existing: Mapping[str, str]
+    """What each path was whose existence was asked for: a `file`, a `folder`, or empty for nothing."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """The digest of each environment variable, empty for one that is not set."""
 
@@ -37,6 +40,8 @@ class Inputs:
         files: Iterable[Path | str],
         listed: Iterable[Path | str],
         searched: Iterable[tuple[str, str]],
+        *,
+        existing: Mapping[str, str] = {},
         variables: Iterable[str] = (),
         environment: Mapping[str, str] = os.environ,
     ) -> Inputs:
@@ -45,13 +50,18 @@ class Inputs:
             {path: _content(path) for path in map(str, files)},
             {path: _names(path) for path in map(str, listed)},
             modules_of(searched),
+            existing,
             {name: variable_digest(name, environment) for name in variables},
         )
 
     def hold(self, environment: Mapping[str, str] = os.environ) -> bool:
         """Whether every file and folder is unchanged, and every variable is in this environment what it was."""
+        existing = {path: kind_of(path) for path in self.existing}
         searched = ((folder, module) for folder, modules in self.searched.items() for module in modules)
-        return self == Inputs.of(self.files, self.listed, searched, self.variables, environment)
+        variables = self.variables
+        return self == Inputs.of(
+            self.files, self.listed, searched, existing=existing, variables=variables, environment=environment
+        )
 
 
 def signature(path: str | Path) -> Signature | None:

@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import resolve_name
 from itertools import accumulate
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any, Protocol
 
 from pytest_hierexport._files.paths import absolute, is_installed
@@ -32,7 +32,7 @@ _in_any_thread: list[Path] = []
 
 
 class Listener(Protocol):
-    """What is told of modules, and of searches for them."""
+    """What is told of modules, of searches for them, and of questions whether a path exists."""
 
     def imported(self, files: Sequence[Path]) -> None:
         """Take the files of the modules that an import names."""
@@ -42,6 +42,9 @@ class Listener(Protocol):
 
     def searched(self, module: str, folder: str, found: ModuleSpec | None) -> None:
         """Take a module's full name, a folder where it was looked for, and what was found there."""
+
+    def asked(self, path: object, asker: FrameType) -> None:
+        """Take a path whose existence is asked for, and the frame of the code that asks."""
 
 
 def executing() -> tuple[Path, ...]:

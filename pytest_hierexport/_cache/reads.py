@@ -24,18 +24,19 @@ from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from traceback import walk_stack
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 from urllib.parse import unquote
 
 import _pytest
 
 from pytest_hierexport._cache.dependencies import COMMON, Logs
-from pytest_hierexport._cache.environment import watch_environment
+from pytest_hierexport._cache.environment import counts_as_reader, watch_environment
+from pytest_hierexport._cache.existence import kind_of, watch_existence
 from pytest_hierexport._cache.inputs import Inputs, Signature, signature
 from pytest_hierexport._cache.loading import watch_loading
 from pytest_hierexport._cache.programs import asks_for_a_version, is_own_program, looks_for_a_library, program_of
-from pytest_hierexport._cache.searches import FOLDER, nearest_importer, watch_searches
+from pytest_hierexport._cache.searches import nearest_importer, watch_searches
 from pytest_hierexport._files.paths import (
     AROUND_TESTS,
     PACKAGE,
@@ -60,6 +61,8 @@ _PROGRAM_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.for
 _EVENTS = frozenset({*_FILE_EVENTS, *_LISTING_EVENTS, *_PATTERN_EVENTS, *_TEMPORARY_EVENTS, *_PROGRAM_EVENTS})
 _NATIVE = "*.safetensors"
 """The files that native code opens without an audit event: those beside a recorded file count as read."""
+_CURRENT_TEST = "PYTEST_CURRENT_TEST"
+"""The variable that pytest sets while a test runs."""
 _CACHE_TAG = f".{sys.implementation.cache_tag}"
 _BACKPORT = Path(sysconfig.get_paths()["purelib"], "importlib_metadata", "__init__.py")
 _OURS = f"{PACKAGE}{os.sep}"
@@ -119,12 +122,20 @@ class Reads:
         files = {*recorded, *filter(self._counts, self.logs.unknown_modules())}
         native = {path for folder in {Path.cwd(), *(path.parent for path in recorded)} for path in folder.glob(_NATIVE)}
         listed = {folder for log in logs for folder in list(log.folders) if self._counts(folder)}
-        # Python does not look into a folder of the path that is not there.
-        searched = {(str(absolute(folder or ".")), FOLDER) for folder in sys.path if isinstance(folder, str)}
-        searched |= {each for log in logs for each in list(log.searched)}
+        searched = {each for log in logs for each in list(log.searched)}
         searched = {each for each in searched if self._counts(Path(each[0]))}
+        # Python does not look into a folder of the path that is not there.
+        places = (str(absolute(folder or ".")) for folder in sys.path if isinstance(folder, str))
+        existing = {(place, kind_of(place)) for place in places}
+        existing |= {each for log in logs for each in list(log.existing.items())}
+        existing = {each for each in existing if self._counts(Path(each[0]))}
+        if len(dict(existing)) < len(existing):
+            return None  # something came or went between two questions
         variables = {name for log in logs for name in list(log.variables)}
-        taken = Inputs.of({*files, *native}, listed, searched, variables, self.environment)
+        environment = self.environment
+        taken = Inputs.of(
+            {*files, *native}, listed, searched, existing=dict(existing), variables=variables, environment=environment
+        )
         # Taking the digests takes time, too.
         return taken if all(signature(path) == self._signatures[path] for path in recorded) else None
 
@@ -150,6 +161,19 @@ class Reads:
         if found is not None:
             # Who imports a module that is loaded by then does not look for it: it counts with the module.
             self.logs.end_search(module, None if found.origin is None else absolute(found.origin))
+
+    def asked(self, path: object, asker: FrameType) -> None:
+        """Note that code asked whether a path exists."""
+        file = asker.f_code.co_filename
+        if paused.get() or of_standard_library(file) or not counts_as_reader(asker):
+            return
+        with unrecorded():
+            found, by_project = _path(path), is_project(file)
+            # A package asks for many paths elsewhere, such as those of its own caches.
+            if found and not is_installed(found) and (by_project or found.is_relative_to(Path.cwd())):
+                # A test that runs asks for what it has made.
+                by_test = os.environ.get(_CURRENT_TEST) not in {None, self.environment.get(_CURRENT_TEST)}
+                self.logs.add_question(str(found), for_all=by_project and not by_test)
 
     def _counts(self, path: Path) -> bool:
         if is_installed(path) or any(map(RUN_FOLDER.fullmatch, path.parts)):
@@ -204,6 +228,7 @@ def _install_hooks() -> None:
     watch_environment(_variable_hook)
     watch_loading(_active)
     watch_searches(_active)
+    watch_existence(_active)
 
 
 def _hook(event: str, args: tuple[object, ...]) -> None:

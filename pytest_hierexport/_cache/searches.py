@@ -28,8 +28,6 @@ from pytest_hierexport._cache.loading import Listener, trimmed
 from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import of_standard_library
 
-FOLDER = ""
-"""Stands for the folder itself in place of a module's name."""
 _SUFFIXES = tuple(importlib.machinery.all_suffixes())
 
 
@@ -70,12 +68,10 @@ def modules_of(names: Iterable[tuple[str, str]]) -> dict[str, dict[str, str]]:
 
 
 def _present(folder: str, name: str) -> str:
-    if name == FOLDER:
-        return "folder" if os.path.isdir(folder) else "file" * os.path.isfile(folder)  # noqa: PTH112, PTH113  # fast
     listed = names_in(folder)
     files, known = _files_by_module(listed)
     found = list(files.get(name, ()))
-    if name in known and os.path.isdir(path := f"{folder}{os.sep}{name}"):  # noqa: PTH112  # as above
+    if name in known and os.path.isdir(path := f"{folder}{os.sep}{name}"):  # noqa: PTH112  # fast
         # Without any of these files it is a namespace package, whatever it holds.
         packages = _files_by_module(names_in(path))[0].get("__init__", ())
         found += [f"{name}/{file}" for file in packages] or [f"{name}/"]

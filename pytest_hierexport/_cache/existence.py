@@ -1,0 +1,43 @@
+"""Tells of each question whether a file or a folder exists.
+
+    if Path("override.yaml").exists():        asked now: nothing is there
+        options |= load("override.yaml")      later: a new override.yaml, a file
+
+No audit event tells of such a question: the functions of `os.path` and the methods of `Path` are replaced.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_hierexport._cache.loading import Listener, trimmed
+
+_QUESTIONS = ((os.path, ("exists", "lexists", "isfile", "isdir")), (Path, ("exists", "is_file", "is_dir")))
+
+
+def watch_existence(listeners: Sequence[Listener]) -> None:
+    """Tell the listeners, those in the list at the time, of each question from now on."""
+    for owner, names in _QUESTIONS:
+        for name in names:
+            setattr(owner, name, _telling(getattr(owner, name), listeners))
+
+
+def _telling(ask: Callable[..., bool], listeners: Sequence[Listener]) -> Callable[..., bool]:
+    def tell_and_ask(path: Any, *options: Any, **named: Any) -> bool:
+        __tracebackhide__ = True  # the outermost frame remains; pytest leaves it out
+        for listener in listeners:
+            listener.asked(path, sys._getframe(1))
+        return ask(path, *options, **named)
+
+    told: Callable[..., bool] = functools.wraps(ask)(trimmed(tell_and_ask))
+    return told
+
+
+def kind_of(path: str) -> str:
+    """Return what is at a path now: `folder`, `file`, or the empty text for nothing."""
+    return "folder" if os.path.isdir(path) else "file" * os.path.isfile(path)  # noqa: PTH112, PTH113  # fast
