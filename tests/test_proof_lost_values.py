@@ -17,6 +17,16 @@ def test_input_that_is_still_read_is_not_lost() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "kind"), [("y", VerdictKind.DISSOLVED), ("p", VerdictKind.UNPROVEN)], ids=["passed on", "not passed on"]
+)
+def test_input_that_a_call_below_lost_is_lost(given: str, kind: VerdictKind) -> None:
+    text = "g (float[2] x) => (float[2] z) { u = Exp(x) p = Relu(u) y = Abs(p) w = Neg(p) z = Add(w, y) }"
+    tags = {"u": "b", "p": "b+a.in", "y": "b", "w": "a.in", "z": "a"}
+    calls = {"b": ("x", "y"), "a.in": ("y", "w"), "a": (given, "z"), "/": ("x", "z")}
+    assert verdict("a", text, tags, calls).kind is kind
+
+
+@pytest.mark.parametrize(
     ("outputs", "returned", "kind"),
     [
         ("y, n", "z", VerdictKind.DISSOLVED),

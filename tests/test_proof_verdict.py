@@ -336,7 +336,7 @@ def test_fused_input_that_others_read_is_dissolved_too() -> None:
     text = "g (float[2] x) => (float[2] y, float[2] z) { y = Relu(x) z = Neg(x) }"
     found = verdict("b", text, {"y": "a", "z": "a+b"}, {**CALLS, "/": ("x", "y z")})
     assert (found.kind, found.value, found.tag) == (VerdictKind.DISSOLVED, "[0][0]", "/Root/A")
-    assert "is not read any more" in found.reason
+    assert "is not read there any more" in found.reason
 
 
 @pytest.mark.parametrize(

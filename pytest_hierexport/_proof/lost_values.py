@@ -28,10 +28,14 @@ from pytest_hierexport._proof.owners import Node, Owner
 def lost_inputs(runs: BothRuns, call: str, node: Node, value: str) -> Iterator[tuple[int, str]]:
     """Yield the inputs that a call lost to the fusion at a node, each with its giver, which computes it from `value`.
 
-    Others may read such an input still: a `Pad` that went into one convolution, and that a pooling reads.
+    Others may read such an input still: a `Pad` that went into one convolution, and that a pooling reads. So may the
+    call itself, where a call below it lost the input that it had passed on (vit_pytorch's XCiT).
     """
     partners = () if ends_before(runs, call, node) else tuple(runs.graph.fused_with(node, call))
-    return _lost(runs, call, partners, value, frozenset())
+    below = (owner.origin.call for owner in node.owners if call in owner.calls)
+    for loser in dict.fromkeys([call, *below]):
+        lost = _lost(runs, loser, partners, value, frozenset())
+        yield from ((number, giver) for number, giver in lost if number in runs.given(call))
 
 
 def ends_before(runs: BothRuns, call: str, node: Node) -> bool:

@@ -261,7 +261,7 @@ class _Call:
         for number, giver in lost_inputs(self.runs, self.name, node, value):
             place = self.seen.inputs[number]
             fused = f"{node.operator} {node.key} was fused of the call and the one that gave it"
-            gone = "is not read any more" if number in self.runs.names else "no longer exists"
+            gone = "is not read there any more" if number in self.runs.names else "no longer exists"
             return Verdict(VerdictKind.DISSOLVED, f"input {place} {gone}: {fused}", place, self.runs.tag(giver))
         for number, taker in lost_outputs(self.runs, self.name, node, value):
             place = f"output{self.seen.returned[number]}"
