@@ -36,10 +36,29 @@ class Net(nn.Module):
         return found
 
 
+class Bags(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag, self.other = nn.EmbeddingBag(10, 4), nn.EmbeddingBag(10, 4)
+
+    def forward(self, rows: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
+        first, again = self.bag(rows, starts), self.bag(rows, starts)
+        result: torch.Tensor = first + torch.tanh(again) * self.other(rows, starts)
+        return result
+
+
 def test_branches_of_two_calls_are_proven() -> None:
     # torch states the shape of the branch that is not taken, and folds in the main graph what both branches compute.
     example = Example(Net(), (torch.rand(4, 3),))
     made = export(example.model, example.args, exporter="torchscript")
     inside = {key: {o.call for o in found} for key, found in made.attribution.nodes.items() if "_branch/" in key}
     assert set(map(frozenset, inside.values())) == {frozenset(["one"]), frozenset(["two"])}
+    assert prove(example, made.model, made.attribution).counts()["proven"] == 4
+
+
+def test_loop_that_torch_computes_once_belongs_to_both_calls() -> None:
+    example = Example(Bags().eval(), (torch.randint(0, 10, (6,)), torch.tensor([0, 2])))
+    made = export(example.model, example.args, exporter="torchscript")
+    calls = {frozenset(o.call for o in found) for key, found in made.attribution.nodes.items() if "/body/" in key}
+    assert {frozenset(["bag", "bag@1"]), frozenset(["other"])} <= calls
     assert prove(example, made.model, made.attribution).counts()["proven"] == 4

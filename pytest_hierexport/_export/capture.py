@@ -37,8 +37,9 @@ class Capture:
     owners: Mapping[Node, tuple[str, ...]]
     """By node of `before`: its call, then the calls whose equal operations were removed; empty where it is unknown.
 
-    The capture by TorchScript gives one call each: its `before` has a copy of the operation for each such call, and
-    carry merges these, except small constants: optimizers share them freely, so each keeps its own call."""
+    The capture by TorchScript gives one call each, except to branches and loops: its `before` has a copy of the
+    operation for each such call, and carry merges these, except small constants: optimizers share them freely, so each
+    keeps its own call."""
     declared: Mapping[str, tuple[str, ...]]
     """By name of a parameter or buffer, which is that of its initializer: the paths of the modules that declare it."""
     after: ir.Model

@@ -197,9 +197,11 @@ class _Builder:
     def _nodes(self, block: Block) -> Iterator[ir.Node]:
         for operation in block.operations:
             calls = self._graft.owners.get(operation.key, ())
-            yield self._node(operation, [self._value(number) for number in operation.outputs], calls[:1])
-            for call in calls[1:]:
-                # torch removed an equal operation of this call: it is put beside the kept one.
+            # torch removed equal operations of the other calls: they are put beside the kept one. A branch or loop gets
+            # their calls: carry finds no equal one.
+            own = calls if operation.blocks else calls[:1]
+            yield self._node(operation, [self._value(number) for number in operation.outputs], own)
+            for call in calls[len(own) :]:
                 yield self._node(operation, [ir.Value(name=None) for _ in operation.outputs], (call,))
 
     def _node(self, operation: Operation, outputs: list[ir.Value], owners: CallNames) -> ir.Node:
