@@ -196,6 +196,19 @@ def test_constant_belongs_to_all_calls_that_computed_it(size: int) -> None:
     assert carried(before, after, p="a", u="b", q="c", z="d")["p"] == [("a", "traced"), ("c", "merged")]
 
 
+def test_constant_folded_from_a_shared_one_is_its_consumers() -> None:
+    before = """g (float[4] x) => (float[4] y) {
+        n = Constant<value_int = 2>() i = Constant<value_ints = [0]>() a = Unsqueeze(n, i) u = Slice(x, i, a)
+        j = Constant<value_ints = [0]>() k = Constant<value_ints = [0]>() b = Unsqueeze(n, k) v = Slice(x, j, b)
+        y = Concat<axis = 0>(u, v) }"""
+    after = """g (float[4] x) => (float[4] y) {
+        p = Constant<value_ints = [0]>() a = Constant<value_ints = [2]>() u = Slice(x, p, a)
+        q = Constant<value_ints = [0]>() b = Constant<value_ints = [2]>() v = Slice(x, q, b)
+        y = Concat<axis = 0>(u, v) }"""
+    found = carried(before, after, n="a", i="a", a="a", u="a", j="a", k="a", b="b", v="b", y="c")
+    assert [found[key] for key in "paqb"] == [[("a", "folded")]] * 2 + [[("b", "folded")]] * 2
+
+
 def test_constants_computed_in_different_ways_are_one_value() -> None:
     before = """g (float[2] x) => (float[2] y) {
         c = Constant<value_float = 4.0>() s = Sqrt(c) u = Mul(x, s) p = Exp(u)

@@ -120,21 +120,14 @@ class _Matcher:
         """
         own = {None, *duplicates}
         standing = [node for node in candidates if self.before.namesake(node) in own]
-        pairs = _paired(duplicates, standing or candidates)
+        is_small = self.numbering.is_small_constant(duplicates[0])
+        pairs = _paired(duplicates, standing or candidates, are_constants=is_small)
         self.twins.update(pairs)
         for node in duplicates:
-            if node not in pairs and node not in self.before.never_used and not self._is_small_constant(node):
+            if node not in pairs and node not in self.before.never_used and not is_small:
                 self.merged[node] = self._replacements(node, candidates)
         taken = set(pairs.values())
         self.unpaired += [node for node in candidates if node not in taken]
-
-    def _is_small_constant(self, node: Node) -> bool:
-        """Whether a node is a small `Constant`. Optimizers share these freely, which says nothing about ownership.
-
-        Sharing a computation does, however small: positions that several layers look up in one table (LayoutLMv3), the
-        exponential of a parameter of four numbers.
-        """
-        return not node.inputs and all(self.numbering.old[each] in self.numbering.contents for each in node.outputs)
 
     def _replacements(self, lost: Node, candidates: list[Node]) -> list[Node]:
         """Return the candidates that replaced a removed node.
@@ -224,13 +217,18 @@ def weakened(evidence: Evidence, origins: Iterable[Origin]) -> list[Origin]:
     return [Origin(o.call, max(evidence, o.evidence, key=lambda e: e.rank)) for o in origins]
 
 
-def _paired(duplicates: list[Node], candidates: list[Node]) -> dict[Node, Node]:
-    """Pair nodes before with nodes after: by name, and in order where a name was lost or means nothing."""
+def _paired(duplicates: list[Node], candidates: list[Node], *, are_constants: bool) -> dict[Node, Node]:
+    """Pair nodes before with nodes after: by name, and in order where a name was lost or means nothing.
+
+    Of small constants of several calls, the order does not tell those that were folded away.
+    """
     named = {name: node for node in candidates if (name := _name(node))}
     pairs = {node: named[name] for node in duplicates if (name := _name(node)) in named}
     taken = set(pairs.values())
-    left = (node for node in duplicates if node not in pairs)
-    pairs.update(zip(left, (node for node in candidates if node not in taken), strict=False))
+    left = [node for node in duplicates if node not in pairs]
+    free = [node for node in candidates if node not in taken]
+    if not are_constants or len(left) == len(free):
+        pairs.update(zip(left, free, strict=False))
     return pairs
 
 

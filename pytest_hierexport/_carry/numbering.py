@@ -76,6 +76,14 @@ class Numbering:
         """The first value before of each number."""
         return {number: values[0] for number, values in self.by_number.items()}
 
+    def is_small_constant(self, node: Node) -> bool:
+        """Whether a node before is a small `Constant`. Optimizers share these freely, which tells nothing of ownership.
+
+        Sharing a computation does, however small: positions that several layers look up in one table (LayoutLMv3), the
+        exponential of a parameter of four numbers.
+        """
+        return not node.inputs and all(self.old[each] in self.contents for each in node.outputs)
+
     def equal(self, value: Value) -> list[Value]:
         """Return all values before that equal one before; none for a value after."""
         return self.by_number.get(self.old[value], []) if value in self.old else []

@@ -39,7 +39,8 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
     for node, regions in found.items():
         # MobileViT in ONNX Runtime: a node gives an activation, and the next layer adds that to its result.
         own = [fused for fused in regions if _took(anchors, fused, node)] if len(regions) > 1 else []
-        origins[node] += weakened(Evidence.FUSED, (origin for fused in own or regions for origin in fused))
+        evidence = Evidence.FUSED if node.inputs else Evidence.FOLDED
+        origins[node] += weakened(evidence, (origin for fused in own or regions for origin in fused))
 
 
 def _ends(anchors: Anchors, left: AbstractSet[Node]) -> Iterator[Node]:
@@ -209,14 +210,16 @@ def _computing(match: Match, found: list[Node], takes: set[int]) -> list[Node]:
     """Return those of some nodes that compute: no pass-throughs, and no constants beside others.
 
     Constants are shared freely: the call that made one says nothing about the call that computes with it. Where all are
-    constants, those that compute with what the region takes: the others were folded into a new one (DeBERTa).
+    constants, those that compute with what the region takes: the others were folded into a new one (DeBERTa). If none
+    does, those that compute the new one from small constants: TorchScript shares the bounds of all slices.
     """
     computing = [node for node in found if not _passes_through(node, match.numbering)]
     moving = [node for node in computing if node.varying]
     if moving:
         return moving
     reached = forward_slice(takes, match.before, match.numbering, computing)
-    return [node for node in computing if node in reached] or computing or found
+    own = [node for node in computing if not match.numbering.is_small_constant(node)]
+    return [node for node in computing if node in reached] or own or computing or found
 
 
 def _same_work(match: Match, region: list[Node], replaced: list[Node]) -> list[Node]:
