@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_hierexport import UsageError, export, extract, select_nodes
+from pytest_hierexport import Example, UsageError, export, extract, prove, select_nodes
 from pytest_hierexport.cli import main
 
 
@@ -60,3 +60,45 @@ def test_module_is_found_by_each_of_its_paths(tmp_path: Path, capsys: pytest.Cap
     path.with_suffix(".hierarchy.json").unlink()
     with pytest.raises(UsageError, match=f"{other!r}, which matches none"):
         select_nodes(path, other)
+
+
+class Scale(nn.Module):
+    """Equals every module that scales by the same factor, as torch's tracer takes one of these for all."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scale) and other.factor == self.factor
+
+    def __hash__(self) -> int:
+        return hash(self.factor)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x) * self.factor
+
+
+class Equal(nn.Module):
+    """Calls a module before one that equals it and that is declared first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.first = Scale(2.0), Scale(2.0)
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), Scale(2.0)) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        for layer in self.layers:
+            x = layer(x)
+        result: torch.Tensor = self.last(x)
+        return result
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_modules_that_are_equal_keep_their_own_calls(exporter: str) -> None:
+    example = Example(Equal().eval(), (torch.rand(2, 4),))
+    exported = export(example.model, example.args, exporter=exporter)
+    calls = [found[0].call for key, found in exported.attribution.nodes.items() if "Sin" in key or "sin" in key]
+    assert calls == ["first", "layers.0.1", "layers.1.1", "last"]
+    assert prove(example, exported.model, exported.attribution).counts()["proven"] == 9

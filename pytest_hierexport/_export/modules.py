@@ -86,15 +86,21 @@ class Instances:
         self.root = model
         self._paths: dict[int, list[str]] = {}
         self._modules: dict[int, torch.nn.Module] = {}
+        self._equal: dict[torch.nn.Module, list[str]] = {}
         for parts, module in walk_modules(model):
             self._paths.setdefault(id(vars(module)), []).append(join_path(parts))
             self._modules[id(vars(module))] = module
+            self._equal.setdefault(module, []).append(join_path(parts))
         self.by_id = {str(id(module)): module for module in self._modules.values()}
         """Each instance by its `id`, given as text."""
 
     def paths(self, module: torch.nn.Module) -> list[str]:
         """Return the paths of an instance, in the order of `named_modules()`; none for a module of another model."""
         return self._paths.get(id(vars(module)), [])
+
+    def paths_of_equal(self, module: torch.nn.Module) -> list[str]:
+        """Return the paths of an instance and of those that equal it (`__eq__`), which torch's tracer takes for one."""
+        return self._equal[self._modules[id(vars(module))]]
 
     def class_of(self, module: torch.nn.Module) -> str:
         """Return the qualified class of an instance, given itself or a tracing proxy of it."""
@@ -141,6 +147,18 @@ def walk_modules(root: torch.nn.Module) -> Iterator[tuple[tuple[str, ...], torch
         yield parts, module
         children = [(name, child) for name, child in module._modules.items() if child is not None]
         pending += [((*parts, name), child, (*above, id(module))) for name, child in reversed(children)]
+
+
+def distinct_modules(root: torch.nn.Module) -> list[torch.nn.Module]:
+    """Return every instance once, in order; `Module.modules()` leaves out one that equals another (`__eq__`)."""
+    found: dict[int, torch.nn.Module] = {}
+    pending = [root]
+    while pending:
+        module = pending.pop()
+        if id(module) not in found:
+            found[id(module)] = module
+            pending += reversed([child for child in module._modules.values() if child is not None])
+    return list(found.values())
 
 
 def check_initialised(model: torch.nn.Module) -> None:

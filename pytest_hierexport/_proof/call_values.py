@@ -20,7 +20,7 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from pytest_hierexport._calls.hierarchy import Call
-from pytest_hierexport._export.modules import Instances
+from pytest_hierexport._export.modules import Instances, distinct_modules
 from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._export.recorder import Observer
 from pytest_hierexport._proof.fingerprints import Fingerprint
@@ -117,8 +117,8 @@ class CallValues(Observer):
     _below: dict[str, list[torch.nn.Module]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for module in self.instances.root.modules():
-            below = list(module.modules())
+        for module in distinct_modules(self.instances.root):
+            below = distinct_modules(module)
             self._below.update((path, below) for path in self.instances.paths(module))
             self._unchanged.update((tensor, version_of(tensor)) for _, tensor in held_by(module))
 

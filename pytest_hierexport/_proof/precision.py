@@ -26,6 +26,7 @@ import torch
 
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._export.modules import distinct_modules
 from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.eager import Mode, Runnable, run_eager
@@ -118,7 +119,7 @@ def _counterparts(
 def tensors_of(example: Runnable) -> list[torch.Tensor]:
     """Return the tensors of a model and its inputs: parameters, buffers, and those in plain attributes."""
     # A module's own dictionary holds those of its parameters and buffers; the modules below it come by themselves.
-    holders = [vars(module) for module in example.model.modules()]
+    holders = [vars(module) for module in distinct_modules(example.model)]
     return [part for _, part in walk((*holders, example.args, example.kwargs)) if isinstance(part, torch.Tensor)]
 
 
