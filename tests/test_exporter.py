@@ -12,6 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import onnx_ir as ir
@@ -765,3 +766,16 @@ def test_module_that_was_not_initialised_is_named(
     with pytest.raises(UsageError, match=named) as caught:
         run(build())
     assert "super().__init__() first in Forgetful.__init__" in caught.value.do
+
+
+def test_module_without_a_hash_is_named() -> None:
+    @dataclass
+    class Scale(nn.Module):
+        factor: float
+
+        def __post_init__(self) -> None:
+            super().__init__()
+
+    with pytest.raises(UsageError, match="Scale, the module 1, to have a hash") as caught:
+        export(nn.Sequential(nn.ReLU(), Scale(2.0)), (X,))
+    assert "@dataclass(eq=False)" in caught.value.do

@@ -162,18 +162,25 @@ def distinct_modules(root: torch.nn.Module) -> list[torch.nn.Module]:
 
 
 def check_initialised(model: torch.nn.Module) -> None:
-    """Check that the base class of every module of a model was initialised.
+    """Check that torch can list the modules of a model.
 
     Raises:
-        UsageError: The `__init__` of a class does not call that of `torch.nn.Module`.
+        UsageError: The `__init__` of a class does not call that of `torch.nn.Module`, or its instances have no hash.
     """
     for parts, module in walk_modules(model):
+        cls = type(module).__name__
+        place = f"{cls}{f', the module {join_path(parts)},' if parts else ''}"
         if not hasattr(module, "_modules"):
-            place = f"{type(module).__name__}{f', the module {join_path(parts)},' if parts else ''}"
             raise UsageError(
                 f"{place} to be initialised as a torch.nn.Module",
                 found="its __init__ does not call that of its base class",
-                do=f"call super().__init__() first in {type(module).__name__}.__init__",
+                do=f"call super().__init__() first in {cls}.__init__",
+            )
+        if module.__hash__ is None:
+            raise UsageError(
+                f"{place} to have a hash, as torch needs it of each module",
+                found="a class that defines __eq__ without __hash__, as a dataclass does",
+                do=f"define {cls} by @dataclass(eq=False), or give it a __hash__",
             )
 
 
