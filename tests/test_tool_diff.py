@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -267,6 +268,27 @@ class TestInitializers:
         assert found.nodes == []
         assert [(each.kind, each.name, each.change) for each in found.initializers] == [
             ("changed", "other", "renamed from a.w")
+        ]
+
+    def test_name_of_another_module_is_another_initializer(self, before: Path, after: Path) -> None:
+        layer = ("m.Layer", ["MatMul"])
+        for path, modules in ((before, ["b", "c"]), (after, ["a", "b", "c"])):
+            proto = save(path, {"": BEFORE[""], **dict.fromkeys(modules, layer)})
+            for i, module in enumerate(modules):
+                weight = np.random.default_rng(ord(module)).random((2, 2), np.float32)
+                proto.graph.initializer[i].CopyFrom(numpy_helper.from_array(weight, f"val_{i}"))
+                proto.graph.node[i].input[1] = f"val_{i}"
+            stored = {f"val_{i}": (Origin(module, Evidence.FOLDED),) for i, module in enumerate(modules)}
+            write(proto, replace(load_tagged(path).attribution, initializers=stored), path)
+        found = compared(before, after)
+        assert [(each.kind, each.tag, each.changes) for each in found.nodes] == [
+            ("added", "/Net/Layer.a", ()),
+            ("changed", "/Net/Layer.b", ["input 0: x → v_0"]),
+        ]
+        assert [(each.name, each.change) for each in found.initializers] == [
+            ("val_1", "renamed from val_0"),
+            ("val_2", "renamed from val_1"),
+            ("val_0", ""),
         ]
 
     @pytest.mark.parametrize(

@@ -80,10 +80,9 @@ def compare(before: TaggedFile, after: TaggedFile) -> Comparison:
     """
     trees = [Tree(file.attribution, operators(file.proto)) for file in (before, after)]
     modules = compare_modules(*trees)
-    graphs = FlatGraph(before.proto), FlatGraph(after.proto)
+    sides = (before, trees[0], modules.pairs), (after, trees[1], {path: path for path in modules.pairs.values()})
+    graphs = _labelled(*sides[0]), _labelled(*sides[1])
     data = Data(Store(before.path), Store(after.path))
-    _label(graphs[0], before, trees[0], modules.pairs)
-    _label(graphs[1], after, trees[1], {path: path for path in modules.pairs.values()})
     pairs = pair(*graphs, data)
     return Comparison(
         modules=modules,
@@ -100,9 +99,19 @@ def compare(before: TaggedFile, after: TaggedFile) -> Comparison:
     )
 
 
-def _label(graph: FlatGraph, file: TaggedFile, tree: Tree, paths: Mapping[str, str]) -> None:
-    """Note the module, the owners and the tag of each node; `paths` gives the path after of each paired module."""
+def _labelled(file: TaggedFile, tree: Tree, paths: Mapping[str, str]) -> FlatGraph:
+    """Flatten a file with the module, the owners and the tag of each node, and the modules of its initializers.
+
+    `paths` gives the path after of each paired module.
+    """
     tag = cache(tree.hierarchy.tag)
+
+    def path_after(call: str) -> str:
+        counted, own = tree.counted(call).path, tree.hierarchy[call].path
+        return paths.get(counted, counted) + own.removeprefix(counted)
+
+    stored = file.attribution.initializers.items()
+    graph = FlatGraph(file.proto, {key: path_after(origins[0].call) for key, origins in stored if origins})
     for node in graph.nodes:
         if origins := file.attribution.nodes.get(node.key):
             calls = [tree.counted(origin.call) for origin in origins]
@@ -110,6 +119,7 @@ def _label(graph: FlatGraph, file: TaggedFile, tree: Tree, paths: Mapping[str, s
             node.module = paths.get(calls[0].path)
             node.owners = tuple(dict.fromkeys(names))
             node.tag = tag(calls[0].name)
+    return graph
 
 
 def _node_changes(graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs, data: Data) -> Iterator[NodeChange]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._calls.names import encode_operator
+from pytest_hierexport._calls.names import encode, encode_operator
 from pytest_hierexport._onnx.graph import function_prefix, node_key, subgraphs_proto
 
 if TYPE_CHECKING:
@@ -66,8 +66,13 @@ class FlatNode:
 class FlatGraph:
     """The nodes and values of a model."""
 
-    def __init__(self, proto: onnx.ModelProto) -> None:
-        """Flatten the model, which is not changed."""
+    def __init__(self, proto: onnx.ModelProto, owners: Mapping[str, str]) -> None:
+        """Flatten the model, which is not changed.
+
+        `owners` gives the module of each initializer by its key, the same in both files: exporters number initializers
+        anew, so a name alone may be another module's in the other file.
+        """
+        self._owners = owners
         self.nodes: list[FlatNode] = []
         self.leaves: dict[Place, list[FlatValue]] = {}
         """Inputs and initializers by their keys; subgraphs under equal attribute names have equal keys."""
@@ -97,7 +102,9 @@ class FlatGraph:
         """Add the nodes of a graph or function; return its outputs by name."""
         sparse = ((tensor.values.name, tensor) for tensor in getattr(graph, "sparse_initializer", ()))
         for name, tensor in (*((tensor.name, tensor) for tensor in getattr(graph, "initializer", ())), *sparse):
-            scope[name] = self._leaf(FlatValue(name, (*place, "initializer", name), tensor=tensor, holder=holder))
+            owner = self._owners.get(prefix + encode(name) if prefix else name)
+            leaf = (*place, owner, "initializer", name)
+            scope[name] = self._leaf(FlatValue(name, leaf, tensor=tensor, holder=holder))
         for i, name in enumerate(map(_name, graph.input)):
             if name not in scope.maps[0]:
                 # In a subgraph or function, the position of an input identifies it: the caller does not use its name.

@@ -1,7 +1,7 @@
 """Pairs the nodes and values of two graphs.
 
 1. By value numbering: nodes with equal expressions are twins, whatever their names; of several, those with equal uses.
-   Initializers with the same name are equal, whatever their data; of the others, those with equal data.
+   Initializers with the same name and module are equal, whatever their data; of the others, those with equal data.
 2. By neighbours, where the graphs differ: from paired values to their producers and to their consumers.
 3. By name; then the remaining nodes of one operator in one module, in order.
 
