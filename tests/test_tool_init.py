@@ -319,6 +319,13 @@ def test_search_finds_what_returns_a_module_with_inputs(tmp_path: Path) -> None:
     assert read_sources(tmp_path).factories() == [f"package/nets.py::{name}" for name in found]
 
 
+def test_search_leaves_out_what_building_the_project_copied(tmp_path: Path) -> None:
+    for folder in ("package", "build/lib/package"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "nets.py").write_text("from torch import nn\ndef net(): return nn.Linear(3, 1), (1,)\n")
+    assert read_sources(tmp_path).factories() == ["package/nets.py::net"]
+
+
 def test_equal_function_names_are_told_apart_by_their_files() -> None:
     selectors = ["a/net.py::build", "b/net.py::build", "b/head.py::build", "b/head.py::make"]
     assert list(distinct_names(selectors)) == ["a.net.build", "b.net.build", "head.build", "make"]

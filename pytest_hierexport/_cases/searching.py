@@ -25,6 +25,8 @@ from pytest_hierexport._cases.factories import takes_nothing
 
 _ENVIRONMENT = "pyvenv.cfg"
 """The file that a virtual environment has."""
+_NOT_SEARCHED = frozenset({"build", "dist", "node_modules"})
+"""The folders in which pytest looks for no tests either (`norecursedirs`); `build/lib` holds what setuptools copied."""
 _EXAMPLES = frozenset({"Example", "dict"})
 """The names of what is called with a model and its inputs."""
 
@@ -121,7 +123,7 @@ class Sources:
 
 
 def read_sources(root: Path) -> Sources:
-    """Read the Python files below a folder, but for hidden folders and virtual environments."""
+    """Read the Python files below a folder, but for hidden folders, virtual environments and what tools built."""
     return Sources(root, tuple(filter(None, map(_read, _python_files(root)))))
 
 
@@ -130,7 +132,7 @@ def _python_files(root: Path) -> Iterator[Path]:
         if _ENVIRONMENT in files:
             below.clear()
             continue
-        below[:] = sorted(name for name in below if not name.startswith("."))
+        below[:] = sorted(name for name in below if not name.startswith(".") and name not in _NOT_SEARCHED)
         yield from (Path(folder) / name for name in sorted(files) if name.endswith(".py"))
 
 
