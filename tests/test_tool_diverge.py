@@ -32,6 +32,7 @@ from pytest_hierexport import (
     Origin,
     TagError,
     UsageError,
+    attach,
     diverge,
     export,
     modules_as_functions,
@@ -742,3 +743,30 @@ def test_dropped_operator_is_found_in_what_took_its_work() -> None:
     assert [call.call for call in found.ranking] == ["a"]
     assert found.ranking[0].added is not None
     assert found.ranking[0].added.sqnr == pytest.approx(40, abs=0.1)
+
+
+def test_value_before_a_fused_bias_is_no_wrong_one() -> None:
+    owners = {"h": "proj", "p": "proj", "m": "up", "u": "up", "y": "act"}
+    layers = (Call(name, 0, "m.Layer", "") for name in ("proj", "up", "act"))
+    hierarchy = Hierarchy([Call("", 0, "m.Net", None), *layers])
+    random = np.random.default_rng(0)
+    arrays = {name: random.normal(size=(4, 4)).astype(np.float32) for name in ("x", "w", "v")}
+    arrays |= {name: random.normal(size=4).astype(np.float32) for name in ("b", "c")}
+
+    def tagged(scale: float, nodes: str) -> ir.Model:
+        proto = onnx.parser.parse_model(
+            f"""<ir_version: 10, opset_import: ["" : 20, "com.microsoft" : 1]> g (float[4, 4] x) => (float[4, 4] y)
+            {{ h = MatMul(x, w) p = Add(h, b) m = MatMul(p, v) {nodes} }}"""
+        )
+        stored = {**arrays, "b": (arrays["b"] * scale).astype(np.float32)}
+        proto.graph.initializer.extend(numpy_helper.from_array(stored[name], name) for name in "wvbc")
+        computed = (node.output[0] for node in proto.graph.node)
+        origins = {value: (Origin(owners[value], Evidence.TRACED),) for value in computed}
+        model = ir.from_proto(proto)
+        attach(model, Attribution(hierarchy, origins))
+        return model
+
+    reference, other = tagged(1, "u = Add(m, c) y = Gelu(u)"), tagged(1.2, "y = com.microsoft.BiasGelu(m, c)")
+    found = diverge(reference, other, {"x": arrays["x"]})
+    assert adding(found) == ["proj"]
+    assert {call.call: call.reason for call in found.calls}["up"] == "the other graph lacks it"

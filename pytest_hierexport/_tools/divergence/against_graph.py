@@ -52,11 +52,12 @@ def compare_with_graph(reference: Side, other: Side, depth: int | None, folder: 
     arrays = Arrays(folder)
     for name, array in reference.fetch([*boundaries.values, *reference.graph.outputs]):
         arrays.add(name, array)
-    same = same_values(reference.graph.model, other.graph.model, boundaries.values, matched)
+    all_same = same_values(reference.graph.model, other.graph.model, matched)
+    same = {name: all_same[name] for name in boundaries.values if name in all_same}
     known = grouped(same, same.__getitem__)
     results = grouped(matched_names(reference.graph.outputs, other.graph.outputs), lambda pair: pair[1])
     forms = _forms(reference.graph, other.graph, same)
-    by_tag = _candidates(boundaries, Boundaries(other.graph, depth), {**forms, **known})
+    by_tag = _candidates(boundaries, Boundaries(other.graph, depth), {**forms, **known}, {*all_same.values()})
     pairs: list[Pair] = []
     outputs: list[Pair] = []
     guesses: list[list[Pair]] = []
@@ -124,13 +125,18 @@ def _is_same_layout(reference: Array, other: Array) -> bool:
     return reference.shape == other.shape or reference.size != other.size
 
 
-def _candidates(reference: Boundaries, other: Boundaries, known: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return the values of the other graph without a partner, each with the lost ones of the calls that it leaves."""
+def _candidates(
+    reference: Boundaries, other: Boundaries, known: dict[str, list[str]], same: AbstractSet[str]
+) -> dict[str, list[str]]:
+    """Return the values of the other graph without a partner, each with the lost ones of the calls that it leaves.
+
+    One of `same` has a partner that leaves no call: the MatMul of which a fusion took the bias away.
+    """
     matched = {name for names in known.values() for name in names}
     lost = [each for name, each in reference.values.items() if name not in matched]
     found = {
         value: [each.name for each in lost if not set(each.calls).isdisjoint(boundary.calls)]
         for value, boundary in other.values.items()
-        if value not in known
+        if value not in known and value not in same
     }
     return {value: names for value, names in found.items() if names}

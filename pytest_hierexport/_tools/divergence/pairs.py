@@ -126,11 +126,11 @@ def _dependents(value: ir.Value) -> Iterator[str | None]:
                 yield output.name
 
 
-def same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str], known: Matched) -> dict[str, str]:
+def same_values(before: ir.Model, after: ir.Model, known: Matched) -> dict[str, str]:
     """Return the names that values have in another graph, as carry matches both; lost values are left out.
 
-    Functions and taken branches are inlined in both. `known` has what was returned before, on other inputs: the wanted
-    values are the same for the same branches.
+    Functions and taken branches are inlined in both. `known` has what was returned before, on other inputs: the values
+    are the same for the same branches.
 
     Raises:
         UsageError: External data is missing or damaged.
@@ -148,14 +148,13 @@ def same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str], known:
         raise UsageError(
             "graphs with all their tensors", found=str(error), do="put external data beside them"
         ) from error
-    values = {name: value for value, name in names[0].items()}
     found = known[branches] = {}
-    for name in filter(values.__contains__, wanted):
-        equal = numbering.by_number_after.get(numbering.old[values[name]], ())
+    for value, name in names[0].items():
+        equal = numbering.by_number_after.get(numbering.old[value], ())
         candidates = [names[1][value] for value in equal if value in names[1]]
         if candidates:
             found[name] = name if name in candidates else candidates[0]
-        elif _is_reshaped(values[name], one, two, numbering):
+        elif _is_reshaped(value, one, two, numbering):
             found[name] = name
     return found
 
