@@ -770,3 +770,29 @@ def test_value_before_a_fused_bias_is_no_wrong_one() -> None:
     found = diverge(reference, other, {"x": arrays["x"]})
     assert adding(found) == ["proj"]
     assert {call.call: call.reason for call in found.calls}["up"] == "the other graph lacks it"
+
+
+def test_value_in_another_layout_is_no_wrong_one() -> None:
+    layers = (Call(name, 0, "m.Layer", "") for name in ("proj", "act", "scale"))
+    hierarchy = Hierarchy([Call("", 0, "m.Net", None), *layers])
+    owners = {"h": "proj", "xt": "proj", "ht": "proj", "a": "act", "at": "act", "yt": "scale", "y": "scale"}
+    weight = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+
+    def tagged(weights: np.ndarray[Any, Any], scale: float, nodes: str) -> ir.Model:
+        proto = onnx.parser.parse_model(
+            f"""<ir_version: 10, opset_import: ["" : 20]> g (float[4, 4] x) => (float[4, 4] y)
+            <float s = {{{scale}}}> {{ {nodes} }}"""
+        )
+        proto.graph.initializer.append(numpy_helper.from_array(weights, "w" if weights is weight else "wt"))
+        computed = (node.output[0] for node in proto.graph.node)
+        origins = {value: (Origin(owners[value], Evidence.TRACED),) for value in computed}
+        model = ir.from_proto(proto)
+        attach(model, Attribution(hierarchy, origins))
+        return model
+
+    reference = tagged(weight, 2, "h = MatMul(x, w) a = Sin(h) y = Mul(a, s)")
+    rearranged = "xt = Transpose(x) ht = MatMul(wt, xt) at = Sin(ht) yt = Mul(at, s) y = Transpose(yt)"
+    other = tagged(np.ascontiguousarray(weight.T), 2.2, rearranged)
+    found = diverge(reference, other, {"x": X.numpy()[:, :4]})
+    assert adding(found) == parting(found) == ["scale"]
+    assert found.ranking[0].includes == ("act", "proj")

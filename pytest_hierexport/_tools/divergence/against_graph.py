@@ -15,10 +15,13 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pytest_hierexport._grouping import grouped
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
 from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, compared_rows, row_of, worst_by_name
+from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.pairs import (
     Matched,
     Pair,
@@ -67,7 +70,8 @@ def compare_with_graph(reference: Side, other: Side, depth: int | None, folder: 
         pairs += [measured_pair(value, array, name, arrays, other) for name in names]
         names = [name for name, _ in results.get(value, ()) if name in arrays]
         outputs += [measured_pair(value, array, name, arrays, other) for name in names]
-        guesses.append(possible_pairs(value, array, dict.fromkeys(by_tag.get(value, ()), 1), arrays, other))
+        names = [name for name in by_tag.get(value, ()) if name in arrays and not _is_rearranged(arrays[name], array)]
+        guesses.append(possible_pairs(value, array, dict.fromkeys(names, 1), arrays, other))
     pairs = without_false(reference.graph.model, [*chosen_pairs(guesses), *_nearest(pairs)])
     compared = worst_by_name((str(pair.key), pair) for pair in outputs)
 
@@ -123,6 +127,14 @@ def _is_same_layout(reference: Array, other: Array) -> bool:
     elements, the value itself has changed its shape, and parts by that.
     """
     return reference.shape == other.shape or reference.size != other.size
+
+
+def _is_rearranged(reference: Array, other: Array) -> bool:
+    """Whether a tensor has the numbers of another one in another order: an optimizer changed the layout of channels."""
+    if not _is_same_kind(reference, other) or reference.dtype.kind != "f":
+        return False
+    ordered = gap(np.sort(reference, axis=None), np.sort(other, axis=None))
+    return gap(reference, other).parted and not ordered.parted
 
 
 def _candidates(
