@@ -100,7 +100,7 @@ class Instances:
 
     def paths_of_equal(self, module: torch.nn.Module) -> list[str]:
         """Return the paths of an instance and of those that equal it (`__eq__`), which torch's tracer takes for one."""
-        return self._equal[self._modules[id(vars(module))]]
+        return self._equal.get(self._modules[id(vars(module))], self.paths(module))  # forward may change its hash
 
     def class_of(self, module: torch.nn.Module) -> str:
         """Return the qualified class of an instance, given itself or a tracing proxy of it."""
