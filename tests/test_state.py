@@ -137,3 +137,19 @@ def test_graph_keeps_the_buffers_that_eval_mode_sets(exporter: str, tmp_path: Pa
         (scale,) = graph.initializers.values()
         assert scale.const_value is not None
         assert scale.const_value.numpy().tolist() == [0, 1, 2, 3]
+
+
+class Noisy(nn.Module):
+    """Draws random numbers."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.rand_like(x)
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_random_numbers_go_on_as_if_nothing_ran(exporter: str) -> None:
+    model = Noisy().eval()
+    state = torch.get_rng_state()
+    exported = export(model, (X,), exporter=exporter)
+    prove(Example(model, (X,)), exported.model, exported.attribution)
+    assert torch.equal(torch.get_rng_state(), state)

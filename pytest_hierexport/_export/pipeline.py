@@ -55,8 +55,9 @@ def export(
     """Export a model to ONNX with every node tagged with the module calls it came from.
 
     The graph is the one that the exporter underneath gives with the same options; only the tags are added, and the
-    node names replaced if `node_names` is given. The model is left as it was found, also after an error; only what
-    its forward writes into parameters stays, and a lazy module is left as its first run makes it.
+    node names replaced if `node_names` is given. The model and torch's random numbers on the CPU are left as they were
+    found, also after an error; only what its forward writes into parameters stays, and a lazy module is left as its
+    first run makes it.
 
     Args:
         model: A module, or the program that `torch.export` returned.
@@ -178,7 +179,8 @@ def _capture(request: Request) -> Served:
     if not isinstance(request.model, torch.nn.Module):
         return capture_with(request)
     before = mode_checksums(request.model)
-    with as_found(request.model), in_eval_mode(request.model) as trained:
+    # TorchScript runs the model, which may draw random numbers.
+    with torch.random.fork_rng(devices=[]), as_found(request.model), in_eval_mode(request.model) as trained:
         written = changed(before)
         served = capture_with(request)
         unshare(served.capture, written)

@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 
 import onnx
+import torch
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence
 from pytest_hierexport._display import Shown, Table
@@ -94,7 +95,7 @@ def prove(
     and as far as rounding moves them.
 
     Args:
-        example: The model with the inputs to run it on. It is left as :func:`export` leaves it.
+        example: The model with the inputs to run it on. It is left as :func:`export` leaves it, and so are random numbers.
         model: The exported model: a path, a protobuf message or an onnx_ir model. It is not changed.
         attribution: The origins of the graph's nodes.
         tolerances: Relative tolerances by dtype name, in place of the dtypes' own.
@@ -104,7 +105,7 @@ def prove(
             or the example or the model is something else, or a tolerance is of no floating dtype, or below zero.
     """
     check_tolerances(tolerances or {})
-    with as_proto(model) as (message, folder):
+    with torch.random.fork_rng(devices=[]), as_proto(model) as (message, folder):
         return _Pairing.of(example, message, attribution, folder, tolerances or {}).best_proof()
 
 
