@@ -95,7 +95,7 @@ def prove(
     and as far as rounding moves them.
 
     Args:
-        example: The model with the inputs to run it on. It is left as :func:`export` leaves it, and so are random numbers.
+        example: The model with the inputs to run it on. It is left as :func:`export` leaves it, as are random numbers.
         model: The exported model: a path, a protobuf message or an onnx_ir model. It is not changed.
         attribution: The origins of the graph's nodes.
         tolerances: Relative tolerances by dtype name, in place of the dtypes' own.
