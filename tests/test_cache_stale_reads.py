@@ -160,7 +160,7 @@ WAYS = {
         "value = 2 if (HERE / 'late.txt').exists() else 1", changes={"late.txt": ""}
     ),
     "a file that the rule asked for and that goes": Way(
-        "value = 1 if os.path.isfile(HERE / 'value.txt') else 2",
+        "value = 1 if os.path.isfile(path=HERE / 'value.txt') else 2",
         imports=OS,
         files={"value.txt": ""},
         changes={"value.txt": None},

@@ -28,11 +28,11 @@ def watch_existence(listeners: Sequence[Listener]) -> None:
 
 
 def _telling(ask: Callable[..., bool], listeners: Sequence[Listener]) -> Callable[..., bool]:
-    def tell_and_ask(path: Any, *options: Any, **named: Any) -> bool:
+    def tell_and_ask(*args: Any, **named: Any) -> bool:
         __tracebackhide__ = True  # the outermost frame remains; pytest leaves it out
         for listener in listeners:
-            listener.asked(path, sys._getframe(1))
-        return ask(path, *options, **named)
+            listener.asked(next(iter((*args, *named.values())), None), sys._getframe(1))
+        return ask(*args, **named)
 
     told: Callable[..., bool] = functools.wraps(ask)(trimmed(tell_and_ask))
     return told
