@@ -105,6 +105,7 @@ class TestAttribution:
     [
         (lambda a: a.nodes_of("bod.a"), "call", "perhaps body.a"),
         (lambda a: a.nodes_of("/Net/Body"), "call", "name the call of that tag: 'body'"),
+        (lambda a: a.nodes_of(None), "call", "give it as a text"),
         (lambda a: a.hierarchy.tag("/Net/Body"), "call", "name the call of that tag: 'body'"),
         (lambda a: a.hierarchy.resolve("/Net/Bod"), "tag", "perhaps /Net/Body"),
         (lambda a: a.hierarchy.resolve("body"), "tag", "give the tag of that call: /Net/Body"),

@@ -141,7 +141,7 @@ class Attribution(Shown):
         Raises:
             KeyError: There is no such call.
         """
-        name = call if isinstance(call, str) else call.name
+        name = call.name if isinstance(call, Call) else call
         if name not in self.hierarchy:
             raise unknown_call(name, self.hierarchy, self.hierarchy.tag)
         below = calls_below(self.hierarchy, [name])
