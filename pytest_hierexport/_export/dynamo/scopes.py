@@ -76,12 +76,15 @@ class Scopes(Observer):
         if outermost:
             self._graphs += 1
             self._running = self._graphs
-        stacks = {node: self._with_calls(node.meta.get(STACK) or {}) for node in graph.graph.nodes}
+        own = {node: node.meta.get(STACK) for node in graph.graph.nodes}
+        stacks = {node: dict(self._with_calls(stack or {})) for node, stack in own.items()}
         try:
+            _set_stacks(stacks)
             with traceback.preserve_node_meta():
                 # dynamo is active while its graph runs, and would trace the interpreter, which is not the model's code.
-                return torch.compiler.disable(_WithStacks(graph, stacks).run)(*args)
+                return torch.compiler.disable(torch.fx.Interpreter(graph).run)(*args)
         finally:
+            _set_stacks(own)
             if outermost:
                 self._running = None
 
@@ -121,20 +124,9 @@ class Scopes(Observer):
         self._open_stacks.pop()
 
 
-class _WithStacks(torch.fx.Interpreter):
-    """Runs each node under the module stack given for it."""
-
-    def __init__(self, graph: torch.fx.GraphModule, stacks: Mapping[torch.fx.Node, Stack]) -> None:
-        super().__init__(graph)
-        self._stacks = stacks
-
-    def run_node(self, n: torch.fx.Node) -> Any:
-        original = n.meta.get(STACK)
-        n.meta[STACK] = dict(self._stacks[n])
-        try:
-            return super().run_node(n)
-        finally:
-            n.meta[STACK] = original
+def _set_stacks(stacks: Mapping[torch.fx.Node, Stack | None]) -> None:
+    for node, stack in stacks.items():
+        node.meta[STACK] = stack
 
 
 def _open_stack() -> Stack | None:
