@@ -97,14 +97,7 @@ def needed_for(graph: torch.fx.Graph, nodes: set[torch.fx.Node]) -> set[torch.fx
 
 
 def _contents(nodes: Sequence[torch.fx.Node], draw: _Draw) -> Iterator[tuple[torch.fx.Node, Hashable]]:
-    for node, value in _run(nodes, draw):
-        tensors = tensors_of(value)
-        if tensors and all(map(_is_distinctive, tensors)):
-            yield node, tuple(map(_content, tensors))
-
-
-def _run(nodes: Sequence[torch.fx.Node], draw: _Draw) -> Iterator[tuple[torch.fx.Node, Any]]:
-    """Run nodes in order and yield each with its value; a value is freed when its last consumer has run."""
+    """Run nodes in order and yield each with its content; a value is freed when its last consumer has run."""
     random = torch.Generator().manual_seed(0)
     values: dict[torch.fx.Node, Any] = {}
     last = {source: node for node in nodes for source in node.all_input_nodes}
@@ -112,8 +105,11 @@ def _run(nodes: Sequence[torch.fx.Node], draw: _Draw) -> Iterator[tuple[torch.fx
         # A node that fails has no value: a trial run must not make an export fail.
         # Kernels differ by strides: with equal strides, equal tensors give results that are equal to the last bit.
         with contextlib.suppress(Exception):
-            values[node] = _contiguous(_value(node, values, random, draw))
-            yield node, values[node]
+            value = _value(node, values, random, draw)
+            values[node] = pytree.tree_map_only(torch.Tensor, torch.Tensor.contiguous, value)
+        tensors = tensors_of(values.get(node))
+        if tensors and all(map(_is_distinctive, tensors)):
+            yield node, tuple(map(_content, tensors))
         for source in node.all_input_nodes:
             if last[source] is node:
                 values.pop(source, None)
@@ -214,10 +210,6 @@ def _seeded(operation: tuple[Any, ...]) -> torch.Generator:
     parts = [_content(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     digest = hashlib.sha256(repr(parts).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-
-
-def _contiguous(value: Any) -> Any:
-    return pytree.tree_map_only(torch.Tensor, torch.Tensor.contiguous, value)
 
 
 def _equal(one: Any, other: Any) -> bool:
