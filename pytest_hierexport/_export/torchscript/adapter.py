@@ -15,7 +15,6 @@ from dataclasses import fields
 from typing import Any
 
 import torch
-from torch._jit_internal import get_callable_argument_names
 from torch.utils import _pytree as pytree
 
 from pytest_hierexport._export.state import slots_of
@@ -31,8 +30,6 @@ class Adapter(torch.nn.Module):
     """For each tensor of the inputs, a unique name: the parameter of `forward` and the path in it (`cache.0.key`)."""
     arguments: Sequence[tuple[str, Any]]
     """The inputs with the names of `forward`'s parameters, in order."""
-    parameter_names: list[str]
-    """The names of `forward`'s parameters, as `torch.jit.trace` takes them from a model."""
     input_names: list[str] | None
     """The names for the graph's inputs; None if all inputs are positional tensors, for which torch's names are used."""
     output_names: list[str]
@@ -64,7 +61,6 @@ class Adapter(torch.nn.Module):
             {name: getattr(model, name) for name in _SHARED},
             places=places,
             arguments=arguments,
-            parameter_names=get_callable_argument_names(model.forward),
             input_names=None if plain else list(places),
             output_names=[],
             _model=model,

@@ -14,6 +14,7 @@ from pathlib import Path
 import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import TorchTensor
+from torch._jit_internal import get_callable_argument_names
 from torch.onnx._constants import ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET as NEWEST_OPSET
 
 from pytest_hierexport._carry.copying import flat_copy
@@ -124,7 +125,8 @@ def _export(request: Request, adapter: Adapter, names: Sequence[str] | None) -> 
             # They are the user's, of any form; dynamo's message, where it was asked too, names the place.
             raise CannotCaptureError("dynamic_shapes are not nested like the inputs") from None
     # torch names the inputs of a quantized model by the signature of `forward`; the adapter's has no names.
-    named = replaced(torch.jit._trace, "get_callable_argument_names", lambda _: adapter.parameter_names)
+    parameters = get_callable_argument_names(request.model.forward)  # type: ignore[union-attr]  # a module
+    named = replaced(torch.jit._trace, "get_callable_argument_names", lambda _: parameters)
     with temporary_folder() as folder, named:
         path = Path(folder) / "model.onnx"
         torch.onnx.export(
