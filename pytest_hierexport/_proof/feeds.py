@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import onnx
 import torch
 
@@ -26,21 +24,17 @@ def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
         UsageError: A graph input without a tensor.
     """
     names = [value.name for value in graph_inputs(proto.graph)]
-    inputs = (tuple(example.args), dict(example.kwargs))
-    tensors = [part for _, part in flattened(inputs) if isinstance(part, torch.Tensor)]
     try:
         adapter = Adapter(example.model, example.args, example.kwargs)
     except (TypeError, ValueError):
-        # The signature tells no names, as that of a `forward` in C: only the order is left.
-        return _in_order(names, tensors, missing=names)
-    missing = [name for name in names if name not in adapter.places]
-    if missing:
-        return _in_order(names, tensors, missing)
-    by_name = dict(zip(adapter.places, adapter.tensors, strict=True))
-    return {name: array_of(by_name[name]) for name in names}
-
-
-def _in_order(names: Sequence[str], tensors: Sequence[torch.Tensor], missing: Sequence[str]) -> dict[str, Array]:
+        missing = names  # the signature tells no names, as that of a `forward` in C: only the order is left
+    else:
+        missing = [name for name in names if name not in adapter.places]
+        if not missing:
+            by_name = dict(zip(adapter.places, adapter.tensors, strict=True))
+            return {name: array_of(by_name[name]) for name in names}
+    inputs = (tuple(example.args), dict(example.kwargs))
+    tensors = [part for _, part in flattened(inputs) if isinstance(part, torch.Tensor)]
     if len(tensors) != len(names):
         raise UsageError(
             f"a tensor for each graph input ({', '.join(names)})",
