@@ -102,7 +102,7 @@ def _ordinary(numbers: Array, dtype: str, precision: str) -> tuple[Array, bytes]
     ordinary, places = _without_special(numbers, dtype)
     if precision:
         # A tensor and its cast are one value.
-        ordinary = ordinary.astype(_numpy_dtype(precision)).astype(np.float32)
+        ordinary = ordinary.astype(precision).astype(np.float32)
     return ordinary, places
 
 
@@ -126,14 +126,9 @@ def _without_special(numbers: Array, dtype: str) -> tuple[Array, bytes]:
 
 
 @cache
-def _numpy_dtype(name: str) -> np.dtype[Any]:
-    return np.dtype(name)
-
-
-@cache
 def _largest(dtype: str) -> float:
     info: Any = ml_dtypes.finfo  # it knows numpy's dtypes too
-    return float(info(_numpy_dtype(dtype)).max)
+    return float(info(np.dtype(dtype)).max)
 
 
 def _reduced(numbers: Array) -> Array:
