@@ -119,20 +119,15 @@ class Case:
             return thinned(self).load()
         with _seeded():
             if self.weights == "none":
-                return self._load_without_weights()
+                from pytest_hierexport._cases.weightless import without_weights
+
+                with without_weights() as strip:
+                    return self._as_example(self._made(), strip)
             example = self._as_example(self._made())
             if self.randomise:
                 _run_lazy(example)
                 randomise(example.model, SEED)
         return example
-
-    def _load_without_weights(self) -> Example:
-        from pytest_hierexport._cases.weightless import without_weights
-
-        with without_weights() as strip:
-            made = self._made()
-            strip(check_model(parts_of(made).get("model"), self._promise, _describe(made)))
-            return self._as_example(made)
 
     def _made(self) -> object:
         try:
@@ -149,17 +144,16 @@ class Case:
             ) from error
         return made
 
-    @property
-    def _promise(self) -> str:
-        return f"the factory of {self.name} ({self.source}) to return {_PROMISE}"
-
     def known_failure(self, rule: str) -> KnownFailure | None:
         """Return the known failure of a rule on this case, expired or not; None if there is none."""
         return next((known for known in self.known_failures if known.rule == rule), None)
 
-    def _as_example(self, made: object) -> Example:
+    def _as_example(self, made: object, prepare: Callable[[torch.nn.Module], None] = lambda _: None) -> Example:
+        """Return what the factory made as an example; `prepare` is given the model before its inputs are guessed."""
         parts = parts_of(made)
-        model = check_model(parts.get("model"), self._promise, _describe(made))
+        promise = f"the factory of {self.name} ({self.source}) to return {_PROMISE}"
+        model = check_model(parts.get("model"), promise, _describe(made))
+        prepare(model)
         notes = made.notes if isinstance(made, Example) else ()
         if "args" not in parts and "kwargs" not in parts:
             parts["kwargs"] = example_inputs(model, self.name)
