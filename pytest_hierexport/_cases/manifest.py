@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,6 @@ from pytest_hierexport._export.choices import check_opset
 from pytest_hierexport._files.schemas import load_schema
 
 Select = Callable[[Sequence[str], Path], list[Case]]
-_PLAIN = ("exporter", "opset", "weights", "randomise", "strict", "allow_derived", "timeout", "details")
-"""The entries that a case takes as they are."""
 _CORRECT = "correct the manifest"
 _READ: ContextVar[tuple[tuple[Path, str], ...]] = ContextVar("_READ", default=())
 """The entries that are being read: a model of a manifest may be that of another entry, with what it states."""
@@ -193,14 +191,14 @@ def _case(table: _Table, name: str, source: str, select: Select) -> Case:
 def _options(table: _Table, name: str, select: Select) -> dict[str, Any]:
     """Return the options that an entry states; others stay as the model has them, which may be that of an entry."""
     values = table.values
-    options: dict[str, Any] = {
-        "tolerances": {dtype: float(stated) for dtype, stated in values.get("tolerances", {}).items()},
-        "known_failures": _known_failures(values),
+    converted: dict[str, Any] = {
+        **_accepted(values),
         "after": tuple(map(_step, values.get("after", ()))),
         "keep": tuple(map(str, values.get("keep", ()))),
         "thin": _thin(table, name, select),
     }
-    return {key: options.get(key, stated) for key, stated in values.items() if key in {*options, *_PLAIN}}
+    of_case = {field.name for field in fields(Case)}
+    return {key: converted.get(key, stated) for key, stated in values.items() if key in of_case}
 
 
 def _check_choices(table: _Table) -> None:
@@ -216,15 +214,19 @@ def _check_choices(table: _Table) -> None:
         raise table.wrong(key, error.expected, error.found, error.do) from None
 
 
-def _known_failures(values: Mapping[str, Any]) -> tuple[KnownFailure, ...]:
-    return tuple(KnownFailure(**known) for known in values.get("known_failures", ()))
+def _accepted(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what both the entry of a model and that of a step may state."""
+    return {
+        "tolerances": {dtype: float(tolerance) for dtype, tolerance in values.get("tolerances", {}).items()},
+        "allow_derived": values.get("allow_derived", 0),
+        "known_failures": tuple(KnownFailure(**known) for known in values.get("known_failures", ())),
+    }
 
 
 def _step(stated: str | Mapping[str, Any]) -> Step:
     """Return a step, stated by its name alone or with what is allowed to its result."""
     values: Mapping[str, Any] = {"step": stated} if isinstance(stated, str) else stated
-    tolerances = {dtype: float(tolerance) for dtype, tolerance in values.get("tolerances", {}).items()}
-    return Step(values["step"], tolerances, values.get("allow_derived", 0), _known_failures(values))
+    return Step(values["step"], **_accepted(values))
 
 
 def _thin(table: _Table, name: str, select: Select) -> Case | None:
