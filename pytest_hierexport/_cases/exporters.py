@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_hierexport._cases.factories import bring_in_reach, check_defined, file_of, find_module
+from pytest_hierexport._cases.factories import bring_in_reach, check_defined, file_of
 from pytest_hierexport._errors import UsageError, proposal
 from pytest_hierexport._export.choices import EXPORTERS, is_own
 
@@ -42,7 +42,7 @@ def check_function(name: str, root: Path, what: str) -> None:
         UsageError: It does not.
     """
     module, _, function = name.partition(":")
-    found = find_module(module, root) if function and bring_in_reach(module, root) else None
+    found = bring_in_reach(module, root) if function else None
     if found is None:
         raise UsageError(
             f"package.module:function for {what}",

@@ -53,11 +53,12 @@ def _find(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
     return spec
 
 
-def bring_in_reach(module: str, root: Path) -> bool:
-    """Add `root` to `sys.path` if the module is only found there; return whether it is found at all."""
-    if _find(module, None) is None and _find(module, [str(root)]) is not None:
+def bring_in_reach(module: str, root: Path) -> ModuleSpec | None:
+    """Find a module as :func:`find_module` does, and add `root` to `sys.path` if it is only found there."""
+    found = _find(module, None)
+    if found is None and (found := _find(module, [str(root)])) is not None:
         sys.path.append(str(root))
-    return _find(module, None) is not None
+    return found
 
 
 def load_from_module(module: str, name: str, root: Path) -> object:
