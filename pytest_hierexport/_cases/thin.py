@@ -6,6 +6,7 @@ The smaller model comes from a configuration whose numbers are cut, or from a fa
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -61,7 +62,8 @@ def cut_example(name: str, source: str, load: Callable[[], Example]) -> Example:
 
 def _sizes(shown: str, real: Example) -> Sizes:
     config = getattr(real.model, "config", None)
-    if not _is_configuration(config):
+    transformers = sys.modules.get("transformers")
+    if transformers is None or not isinstance(config, transformers.PretrainedConfig):
         raise CollectError(
             f"a configuration of {shown} whose widths can be cut",
             found=f"{type(real.model).__name__}, which is made from none of transformers",
@@ -76,14 +78,6 @@ def _sizes(shown: str, real: Example) -> Sizes:
             do='name a factory of the smaller model: thin = "my_model.py::small" in a manifest, Case(thin=...)',
         )
     return sizes
-
-
-def _is_configuration(config: object) -> bool:
-    try:
-        from transformers import PretrainedConfig
-    except ImportError:
-        return False
-    return isinstance(config, PretrainedConfig)
 
 
 def _shown(module: Module | None) -> str:

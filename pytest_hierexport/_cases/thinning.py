@@ -150,8 +150,8 @@ class _Trials:
 
     def _runs_as_before(self, model: torch.nn.Module) -> bool:
         """Whether the same operators run on no more numbers: a smaller patch makes more of them."""
-        calls = self._called(model)
-        return _corresponds(calls, self._calls or []) and _work(calls) <= self._work
+        calls, before = self._called(model), self._calls or []
+        return len(calls) == len(before) and all(map(_same_relations, calls, before)) and _work(calls) <= self._work
 
     def _built(self, config: Any) -> torch.nn.Module:
         return self._class(copy.deepcopy(config)).eval()
@@ -187,17 +187,13 @@ class _Operators(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def _corresponds(calls: Sequence[Call], originals: Sequence[Call]) -> bool:
-    """Whether the same operators are called, no axis became one, and no axes of two tensors became equal."""
-    return len(calls) == len(originals) and all(map(_same_relations, calls, originals))
-
-
 def _work(calls: Sequence[Call]) -> int:
     """Return how many numbers the operators take."""
     return sum(math.prod(shape) for _, shapes in calls for shape in shapes)
 
 
 def _same_relations(call: Call, original: Call) -> bool:
+    """Whether the same operator is called, no axis became one, and no axes of two tensors became equal."""
     (name, shapes), (before, originals) = call, original
     if name != before or [*map(len, shapes)] != [*map(len, originals)]:
         return False
