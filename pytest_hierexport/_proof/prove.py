@@ -192,59 +192,53 @@ class _Pairing:
         Raises:
             ModelError: The model runs in no mode.
         """
-        best: tuple[tuple[bool, int, int], Mode, str] | None = None
+        best: tuple[tuple[bool, int, int], tuple[Mode, str]] | None = None
         known: list[object] = []
-
-        def run_in(way: tuple[Mode, str]) -> tuple[list[EagerCall], Values]:
-            values = Values(self.tolerances, 1, way[1])
-            return self._eager_run(way[0], values), values
-
         ways = product(Mode, ("", self.precision) if self.precision else ("",))
-        for (mode, precision), (calls, values) in in_each(ways, run_in):
+        for way, (calls, values) in in_each(ways, lambda way: self._eager_run(*way)):
             # Most models give equal values in all modes: the graph need not run again (40 s of efficientnet).
-            if (evidence := (precision, values.digests, calls)) in known:
+            if (evidence := (values.precision, values.digests, calls)) in known:
                 continue
             known.append(evidence)
             yield (proof := self._judged(calls, values))
             if best is None or self._left(proof) < best[0]:
-                best = self._left(proof), mode, precision
+                best = self._left(proof), way
         assert best is not None, "the model runs in one mode, or an error was raised"  # noqa: S101
-        left, mode, precision = best
+        left, way = best
         by_operation = False
         with suppress(ModelError):
-            values = Values(self.tolerances, 1, precision)
-            calls = self._eager_run(mode, values, by_operation=True)
-            if (precision, values.digests, calls) not in known:
+            calls, values = self._eager_run(*way, by_operation=True)
+            if (values.precision, values.digests, calls) not in known:
                 yield (proof := self._judged(calls, values))
                 by_operation = self._left(proof) < left
         run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
         with suppress(ModelError):
             for measured in (False, True) if has_choices(self.proto) else (True,):
-                values = Values(self.tolerances, _COARSER if measured else 1, precision)
                 with following_choices(self.proto, run) as restart:
-                    calls = self._eager_run(mode, values, restart if measured else None, by_operation=by_operation)
-                    proof = self._judged(calls, values)
+                    found = self._eager_run(*way, restart if measured else None, by_operation=by_operation)
+                    proof = self._judged(*found)
                 yield proof
 
     def _eager_run(
-        self, mode: Mode, values: Values, restart: Callable[[], None] | None = None, *, by_operation: bool = False
-    ) -> list[EagerCall]:
-        """Run the model in a mode and number its values.
+        self, mode: Mode, precision: str, restart: Callable[[], None] | None = None, *, by_operation: bool = False
+    ) -> tuple[list[EagerCall], Values]:
+        """Run the model in a mode; return its calls and their values.
 
         Args:
             mode: The way in which the model runs.
-            values: Takes the values.
+            precision: The dtype of half precision that tensors are rounded to; empty: each keeps its own.
             restart: Called before a second run, which measures how far rounding moves the values: it makes the graph's
-                choices again. Without it, only half precision is measured.
+                choices again. Without it, only half precision is measured, and no tolerance is coarser.
             by_operation: Whether calls also have the values that their operations take from each other.
         """
+        values = Values(self.tolerances, 1 if restart is None else _COARSER, precision)
         calls = run_eager(self.example, self.graph.hierarchy, values, mode, by_operation=by_operation)
         # A tolerance of the user's is not widened.
-        if not self.tolerances and (values.precision or restart is not None):
+        if not self.tolerances and (precision or restart is not None):
             if restart is not None:
                 restart()
             values.bounds = rounding_bounds(self.example, self.graph.hierarchy, mode, values, calls)
-        return calls
+        return calls, values
 
     def _judged(self, calls: Sequence[EagerCall], values: Values) -> Proof:
         """Run the graph beside a run of the model, and judge the calls.
