@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.modules import Module
-from pytest_hierexport._cases.exporting import check_written, errors_told, own_function, process_as_found
+from pytest_hierexport._cases.exporting import check_written, own_function, running_own
 from pytest_hierexport._cases.steps import ONNXRUNTIME
 from pytest_hierexport._errors import ExportError, NoVerdictError, UsageError, refuse_coroutine
 from pytest_hierexport._files.temporary import temporary_folder
@@ -77,7 +77,7 @@ def _run(step: str, source: Path, target: Path, *, external: bool) -> None:
         partial(_optimize, step.rpartition(":")[2], external=external) if step in ONNXRUNTIME else own_function(step)
     )
     expected = f"the step {step} to turn {source.name} into the file that is shipped"
-    with process_as_found(), errors_told(expected, "call it on a copy of the kept file"):
+    with running_own(expected, "call it on a copy of the kept file"):
         refuse_coroutine(function(source, target), f"the step {step}")
     check_written(target, f"the step {step}", _DO)
 

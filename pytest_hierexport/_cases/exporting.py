@@ -72,15 +72,8 @@ def _by_own(case: Case, example: Example, path: Path) -> Export:
     _check_signature(case.exporter, function, options)
     model = example.model
     with _landing(path) as made, _no_warnings_between_packages():
-        told = errors_told(f"{case.exporter} to export {case.name}", "call it on the same model and inputs")
-        with (
-            process_as_found(),
-            as_found(model),
-            weights_as_found(model),
-            in_eval_mode(model) as trained,
-            torch.no_grad(),
-            told,
-        ):
+        own = running_own(f"{case.exporter} to export {case.name}", "call it on the same model and inputs")
+        with as_found(model), weights_as_found(model), in_eval_mode(model) as trained, torch.no_grad(), own:
             # It may run the model, which may write to its inputs, as to a cache of keys and values.
             args, kwargs = copied((example.args, dict(example.kwargs)))
             returned = function(model, args, kwargs, made, **options)
@@ -105,23 +98,19 @@ def _tags_of(path: Path, exporter: str) -> Attribution:
 
 
 @contextmanager
-def errors_told(expected: str, do: str) -> Iterator[None]:
-    """Tell the user of an error in a function of the project that runs in the context."""
-    try:
-        yield
-    except BaseException as error:
-        pass_on(error)
-        raise ExportError(expected, found=first_told(error), do=f"{do}, and fix the error that it raises") from error
+def running_own(expected: str, do: str) -> Iterator[None]:
+    """Run a function of the project: tell the user of its error, and restore what it may leave behind in the process.
 
-
-@contextmanager
-def process_as_found() -> Iterator[None]:
-    """Restore the working folder and torch's default dtype: a function of the project may leave others behind."""
+    These are the working folder and torch's default dtype.
+    """
     import torch
 
     folder, dtype = Path.cwd(), torch.get_default_dtype()
     try:
         yield
+    except BaseException as error:
+        pass_on(error)
+        raise ExportError(expected, found=first_told(error), do=f"{do}, and fix the error that it raises") from error
     finally:
         os.chdir(folder)
         torch.set_default_dtype(dtype)
