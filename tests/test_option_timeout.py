@@ -95,6 +95,13 @@ class TestTimeLimit:
         with limit.limited("an item", 0.5):
             assert not limit.folder.exists()
 
+    def test_clock_that_a_test_replaces_moves_no_limit(self, limit: TimeLimit, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(time, "monotonic", lambda: 1e9)
+        with limit.limited("an item", 5), stage("exporting"):
+            found = limit.files.read()
+        assert found is not None
+        assert 0 < found.deadline - time.clock_gettime(time.CLOCK_MONOTONIC) < 60
+
     def test_import_of_torch_does_not_count(self, limit: TimeLimit) -> None:
         with limit.limited("an item", 1), stage("building the model"):
             with stage(LOADING):

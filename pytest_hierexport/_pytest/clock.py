@@ -17,6 +17,11 @@ from pathlib import Path
 from pytest_hierexport._stages import LOADING, Stages
 
 
+def now() -> float:
+    """Return the time of the monotonic clock; tests of a project may replace Python's own functions for it."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
 @dataclass(frozen=True)
 class UnderWay:
     """What a process of the run works on."""
@@ -43,11 +48,11 @@ class StageClock:
 
     def note(self, stages: Stages) -> None:
         """Take the open stages, the innermost last, whenever these change."""
-        now = time.monotonic()
+        at = now()
         if self._stage:
-            self._seconds[self._stage] += now - self._since
-        self._stage, self._since = _counted(stages), now
-        self._tell(UnderWay(self.model, stages[-1], now) if stages else None)
+            self._seconds[self._stage] += at - self._since
+        self._stage, self._since = _counted(stages), at
+        self._tell(UnderWay(self.model, stages[-1], at) if stages else None)
 
     def taken(self) -> dict[str, float]:
         """Return the seconds of each stage since the last call."""

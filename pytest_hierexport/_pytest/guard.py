@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from pytest_hierexport._pytest.clock import now
 from pytest_hierexport._pytest.crashes import Crash, Hang, HangFiles
 from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._pytest.summary import Summary, mark_crash
@@ -161,7 +162,7 @@ def _be_guard(plugin: GuardPlugin, session: pytest.Session, end: int) -> NoRetur
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         while os.getppid() == parent and not ended.poll(_INTERVAL * 1000):
             hang = files.read()
-            if hang is not None and time.monotonic() > hang.deadline + _INTERVAL:
+            if hang is not None and now() > hang.deadline + _INTERVAL:
                 dump_stacks(parent, files)
                 plugin.finish(session, hang)
                 break
@@ -179,9 +180,9 @@ def dump_stacks(process: int, files: HangFiles) -> None:
     # A fork's main thread has the number of its parent's.
     last = f"hread 0x{threading.get_ident():016x}"
     os.kill(process, SIGNAL)
-    until = time.monotonic() + _PATIENCE
+    until = now() + _PATIENCE
     dumped = ""
-    while time.monotonic() < until:
+    while now() < until:
         time.sleep(_PAUSE)
         before, dumped = dumped, files.dumped()
         if last in dumped and dumped == before:

@@ -11,14 +11,13 @@ import os
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from pytest_hierexport._pytest.clock import UnderWay, under_way
+from pytest_hierexport._pytest.clock import UnderWay, now, under_way
 from pytest_hierexport._text import one_line
 
 PROGRESS = "progress"
@@ -94,13 +93,13 @@ class ProgressPlugin:
     def _draw_often(self) -> None:
         while not self._ended.wait(_INTERVAL):
             with self._lock:
-                if time.monotonic() > self._quiet_until:
+                if now() > self._quiet_until:
                     self._draw()
 
     def _draw(self) -> None:
         column = self._config.get_terminal_writer().width_of_current_line
         columns = shutil.get_terminal_size().columns - column - 2
-        text = progress_text(under_way(self.folder), time.monotonic(), columns)
+        text = progress_text(under_way(self.folder), now(), columns)
         if text or self._shown:
             # Each part: erase to the end of the line, the text, back to the column.
             back = "\r" + (f"\x1b[{column}C" if column else "")
@@ -112,7 +111,7 @@ class ProgressPlugin:
             if self._shown:
                 self._write("\x1b[K")
             self._shown = False
-            self._quiet_until = time.monotonic() + _INTERVAL / 2
+            self._quiet_until = now() + _INTERVAL / 2
 
     def _write(self, text: str) -> None:
         # A terminal that is gone ends no test.

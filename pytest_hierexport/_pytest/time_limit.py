@@ -13,7 +13,6 @@ import faulthandler
 import math
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -23,6 +22,7 @@ from types import FrameType
 from typing import IO, Any
 
 from pytest_hierexport._errors import Interruption
+from pytest_hierexport._pytest.clock import now
 from pytest_hierexport._pytest.crashes import Hang, HangFiles
 from pytest_hierexport._stages import LOADING, Stages, listening
 
@@ -146,7 +146,7 @@ class TimeLimit:
         A shell sends the signal too, when it goes on with a stopped process.
         """
         hang = self._hang
-        if not self._inside or hang is None or time.monotonic() < self._due:
+        if not self._inside or hang is None or now() < self._due:
             return
         if _imports(frame):
             self._signal_after(_AGAIN)
@@ -159,14 +159,14 @@ class TimeLimit:
         raise self._timed_out
 
     def _signal_after(self, seconds: float) -> None:
-        self._due = time.monotonic() + seconds
+        self._due = now() + seconds
         self._timer = threading.Timer(seconds, signal.pthread_kill, (threading.main_thread().ident, _INTERRUPT))
         self._timer.daemon = True
         self._timer.start()
 
     def _exit_after(self, seconds: float) -> None:
         assert self._stacks is not None, "a test has a limit"  # noqa: S101
-        self._write(deadline=time.monotonic() + seconds)
+        self._write(deadline=now() + seconds)
         faulthandler.dump_traceback_later(seconds, file=self.exit_file or self._stacks, exit=True)
 
     def _note(self, stages: Stages) -> None:
