@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import symtable
 import sys
@@ -145,7 +146,12 @@ def call_by_name(module: ModuleType, name: str) -> object:
             do="wrap it in a function",
         )
     _check_parameters(target, name)
-    return target()
+    folder = Path.cwd()
+    try:
+        return target()
+    finally:
+        # It may leave another one; it is called again, and so are others, which open files relative to this one.
+        os.chdir(folder)
 
 
 def _check_parameters(target: Callable[..., object], name: str) -> None:
