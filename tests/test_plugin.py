@@ -393,6 +393,15 @@ def test_command_of_a_failure_loads_the_same_plugins(project: Project, monkeypat
     project.run(*shlex.split(line)[2:]).assert_outcomes(failed=1)
 
 
+def test_failure_of_a_run_without_arguments_names_its_command(project: Project) -> None:
+    project.write("pytest.ini", "[pytest]\nhierexport_models = my_model.py::build\nhierexport_fast = true\n")
+    project.write("__hierexport__/build.txt", "/Other\n")
+    result = project.run()
+    (line,) = {line.strip() for line in result.outlines if line.strip().startswith("repeat")}
+    assert line.split()[1:] == ["pytest", "pytest.ini::build::test_snapshot"]
+    project.run(*line.split()[2:]).assert_outcomes(failed=1)
+
+
 def test_installed_and_unused_it_imports_nothing_that_costs(project: Project) -> None:
     project.write(
         "test_unused.py",

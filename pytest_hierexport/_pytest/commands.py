@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from pytest_hierexport._cases import Case
@@ -44,7 +45,7 @@ def _options(plan: Plan, selectors: Sequence[str], named: Path | None = None) ->
 
 def _plugins(arguments: Sequence[str]) -> list[str]:
     """Return the plugins that a command line loads."""
-    pairs = zip(arguments, (*arguments[1:], ""), strict=True)
+    pairs = pairwise((*arguments, ""))
     names = (after if each == "-p" else each[2:] for each, after in pairs if each.startswith("-p"))
     return [name for name in names if name and not name.startswith("no:")]
 
