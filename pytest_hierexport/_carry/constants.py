@@ -2,6 +2,8 @@
 
 Constants that were computed by different expressions may be equal, and an optimizer that folds and deduplicates them
 finds out. So value numbering needs their contents (higgs_audio_v2).
+
+In go a node and the contents of its inputs; out come those of its outputs, by :meth:`Constants.outputs_of`.
 """
 
 from __future__ import annotations
@@ -15,10 +17,9 @@ import onnx_ir as ir
 from onnx.reference.ops import load_op
 
 from pytest_hierexport._carry.flat import Node, Value
-from pytest_hierexport._carry.tensors import SMALL, TENSOR, tensor_key
+from pytest_hierexport._carry.tensors import SMALL, TENSOR, Array, content_array, tensor_key
 from pytest_hierexport._onnx.operators import reads_elements
 
-Array = np.ndarray[Any, Any]
 _Contents = tuple[Hashable | None, ...]
 _Type = tuple[Any, tuple[int, ...] | None]
 """An element type and a shape; None for what is not known."""
@@ -92,13 +93,6 @@ def _array(given: Any, unknown: _Type) -> Any:
         return content_array(given)
     dtype, shape = (known if known is not None else other for known, other in zip(given, unknown, strict=True))
     return np.broadcast_to(np.zeros((), dtype.numpy()), shape)
-
-
-def content_array(content: Any) -> Array:
-    """Return the array that :func:`tensor_key` wrote."""
-    _, dtype, shape, data = content
-    array: Array = np.frombuffer(data, dtype=ir.DataType(dtype).numpy()).reshape(shape)
-    return array
 
 
 def _attributes(node: Node) -> dict[str, Any]:

@@ -24,10 +24,11 @@ from math import prod
 import numpy as np
 import onnx_ir as ir
 
-from pytest_hierexport._carry.constants import Array, content_array, evaluated
+from pytest_hierexport._carry.constants import evaluated
 from pytest_hierexport._carry.flat import Flat, Node, Value, types_may_agree
 from pytest_hierexport._carry.numbering import Numbering
 from pytest_hierexport._carry.slices import between
+from pytest_hierexport._carry.tensors import Array, content_array
 
 _LARGE = 1 << 20
 """The most elements of a tensor to compute with, which bounds the time."""

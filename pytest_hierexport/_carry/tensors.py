@@ -1,16 +1,24 @@
-"""Identifies tensors by their content, where they are small: equal contents are equal values."""
+"""Identifies tensors by their content, where they are small: equal contents are equal values.
+
+:func:`tensor_key` gives the content. Of a large tensor, :func:`tensor_sample` tells which others may equal it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from pytest_hierexport._onnx.absent import is_absent
 
-# A tensor up to this many bytes is known by its content, as in torch's own deduplication; above it by its name.
+Array = np.ndarray[Any, Any]
+
 SMALL = 1024
+"""The most bytes of a tensor that is known by its content, as in torch's own deduplication.
+
+A larger one is known by its name; where two have one sample, their contents are compared."""
 TENSOR = "tensor"
 """The first item of the key of a tensor."""
 
@@ -18,7 +26,7 @@ TENSOR = "tensor"
 def tensor_key(tensor: Any) -> Hashable | None:
     """Return the content of a small tensor; None for a large one, whose content takes too long to compare.
 
-    So is that of one without readable numbers: a sparse buffer, which torch's optimizer drops if it is unused.
+    None, too, for one without readable numbers: a sparse buffer, which torch's optimizer drops if it is unused.
     """
     if tensor is None or tensor.nbytes > SMALL or tensor.dtype == ir.DataType.STRING or is_absent(tensor):
         return None
@@ -26,6 +34,13 @@ def tensor_key(tensor: Any) -> Hashable | None:
         return (TENSOR, tensor.dtype.value, tuple(tensor.shape), tensor.tobytes())
     except Exception:  # noqa: BLE001 as for tensor_sample
         return None
+
+
+def content_array(content: Any) -> Array:
+    """Return the array that :func:`tensor_key` wrote."""
+    _, dtype, shape, data = content
+    array: Array = np.frombuffer(data, dtype=ir.DataType(dtype).numpy()).reshape(shape)
+    return array
 
 
 def tensor_sample(tensor: Any) -> Hashable | None:
