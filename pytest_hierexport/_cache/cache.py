@@ -7,6 +7,9 @@ A result is a folder `QUESTION-START-DIGEST`, each part a SHA-256 or its first 1
     DIGEST    the record in the folder, which holds the digests of the other files
 
 Entries are content-addressed: no session overwrites another's, and damage is detected before use and counts as a miss.
+
+A result goes in by :meth:`Cache.keep` and comes out by :meth:`Cache.find`. What is read in :meth:`Cache.computing`
+counts for its model.
 """
 
 from __future__ import annotations

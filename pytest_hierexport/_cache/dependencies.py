@@ -5,6 +5,9 @@ build_two   imports helper, which is loaded          one      calls helper.load,
 
 one         one.json; helper.py and names.txt
 two         helper.py and names.txt; and what one read, because it changed what helper keeps in memory
+
+`reads.Reads` tells :class:`Logs` of each read; out come the logs of all that a model depends on, by
+:meth:`Logs.leading_from`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Fingerprints the files, folders and variables that a result depends on, and compares them with the present ones."""
+"""Fingerprints the files, folders and variables that a result depends on, and compares them with the present ones.
+
+In go their paths and names, by :meth:`Inputs.of`; :meth:`Inputs.hold` tells whether all are as they were.
+"""
 
 from __future__ import annotations
 

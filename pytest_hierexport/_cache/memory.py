@@ -9,6 +9,8 @@
 
 Objects are told apart by their addresses, numbers and texts by their values, too, for the address of one that is gone
 serves again. They are found as the garbage collector finds them: no code of the module runs.
+
+In goes what a module keeps, by :func:`kept_by`; out comes a number, by :func:`fingerprint`.
 """
 
 from __future__ import annotations

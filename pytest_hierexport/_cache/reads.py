@@ -8,6 +8,8 @@ the first `conftest.py` is loaded. All models of a run share the process, so a r
     of modules  that it imports, directly or through others: what their code read when it was executed
     inherited   by another model, where that left something in memory that this one can reach: in a module that both
                 import, such as an `lru_cache` or a registry
+
+:meth:`Reads.start` begins to record; out comes what a model depends on so far, by :meth:`Reads.inputs`.
 """
 
 from __future__ import annotations

@@ -8,18 +8,22 @@ Example. Two layers compute equal masks; an optimizer keeps one of them (common 
     mask_1 = Where(c, a, b)    layer.1
     sum_1  = Add(q_1, mask_1)  layer.1    sum_1  = Add(q_1, mask_0)  layer.1 traced
 
-The steps, each in a module of its own:
+In go the graph before with its origins, and the graph after; out comes the attribution of the graph after. `carrying`
+runs the steps. From the third on, each is a pass: it takes the match and the origins so far, and changes the origins.
 
-1. `copying`: copy both graphs, functions expanded. Between files, take off a prefix that a tool put in front of all
-   names (`flat`), and leave out the casts of a tool that changed the precision until the end (`casts`).
-2. `inputs`, `numbering`, `aliases`, `restored`, `bodies`: pair the inputs, by name first, and number the values of both
-   graphs, so that equal values get one number; loops and branches whose names are gone are known by their bodies.
-3. `match`: pair each node with its twin, and each removed duplicate with the nodes that replaced it.
-4. `anchors`, `regions`: find which old values new ones correspond to, and group the nodes without a twin between them,
-   with the nodes that they replaced (fusion).
-5. `copies`: the owners of a merged node whose copies several calls take again.
-6. `cancelled`: inverse pairs that were dropped.
-7. `leftover`: constants, computed values that became initializers (constant folding), and what is left.
+1. `copying.flat_copy` copies both graphs, functions expanded. Between files, `flat.drop_prefix` takes off a prefix that
+   a tool put in front of all names. The casts of a tool that changed the precision are left out (`casts.contracted`),
+   and get their origins at the end (`casts.attribute_casts`).
+2. `match.match` pairs each node with its twin, and each removed duplicate with the nodes that replaced it. For that,
+   `aliases.number_values` numbers the values of both graphs: equal values get one number (`inputs`, `numbering`,
+   `constants`, `restored`); loops and branches whose names are gone are known by their bodies (`bodies`).
+3. `match.attribute_matched`: the paired nodes.
+4. `regions.attribute_regions`: the nodes without a twin, in groups between the new values that correspond to old ones
+   (`anchors`). A group gets the origins of the nodes that it replaced (fusion).
+5. `copies.attribute_copies`: the owners of a merged node whose copies several calls take again.
+6. `cancelled.attribute_cancelled`: inverse pairs that were dropped.
+7. `leftover.attribute_leftover`: constants, and what is left. Then `leftover.initializer_origins` places initializers,
+   also computed values that became initializers (constant folding).
 """
 
 from __future__ import annotations

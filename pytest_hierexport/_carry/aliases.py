@@ -8,6 +8,8 @@ took `c`. So `c` is an alias of `x`, which makes `y` equal in both graphs:
     y = Relu(c)             y = Relu(x)
 
 The call of the Cast passes its input through: it does not co-own `y`.
+
+In go both flat graphs; out come the numbers of all values, by :func:`number_values`, which runs the rounds.
 """
 
 from __future__ import annotations

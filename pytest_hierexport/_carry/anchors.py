@@ -10,6 +10,8 @@ Example. A quantizer replaces two layers at once, and no value between `x` and `
 A new node replaces at least the nodes up to the first one that depends on all its operands, on each by a path that
 avoids the others. What a node converted from one value (`x_q` above) has no counterpart: its consumers take `x`.
 The name of a new constant is a hint: tools add something to the name of the one that they convert.
+
+In goes a match; out come the anchors, by :func:`find_anchors`.
 """
 
 from __future__ import annotations

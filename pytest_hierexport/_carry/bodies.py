@@ -7,6 +7,8 @@ numbers of their inputs, and what is computed in their bodies; the inputs of the
     y = Scan(x) <s, v => {s1, o}>                 t3 = Scan(x) <t0, t1 => {t5, t6}>     as before
         s1 = Add(s, v)                    a           t5 = Add(t0, t1)                  a traced
         o  = Tanh(s1)                     b           t6 = Tanh(t5)                     b traced
+
+Nodes are paired whose :meth:`Bodies.form` is equal.
 """
 
 from __future__ import annotations

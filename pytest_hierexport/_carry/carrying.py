@@ -1,4 +1,8 @@
-"""Runs the passes that give each node and initializer of a transformed graph its origins."""
+"""Runs the passes that give each node and initializer of a transformed graph its origins.
+
+In go the graph before with its origins, and the graph after: two models to :func:`carry`, two flat copies to
+:func:`carry_flat`. Out comes the attribution of the graph after.
+"""
 
 from __future__ import annotations
 

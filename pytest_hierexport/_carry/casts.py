@@ -10,6 +10,9 @@ Example. A runtime computes float16 in float32; the casts and the names of the v
 A value and its casts are one value, under the name by which the other graph knows it. A cast of the graph before keeps
 its origins where it stays. Any other belongs to the calls of the node whose value it converts; where no node computes
 that value, to the calls that read its elements, or, where all read its shape alone, to their common caller.
+
+In goes a match; out come both graphs without casts, by :func:`contracted`. When carry has compared these,
+:func:`attribute_casts` adds the casts to the attribution of the graph after.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Transformations work in place, so both graphs are copied before they are compared. The nodes of a subgraph follow the
 node that holds it. The body of a function is copied once for every call, with the call's values in place of the
 function's inputs: a graph whose functions a tool inlined gives the same copy.
+
+In goes a model of onnx_ir; out comes a :class:`Flat`, by :func:`flat_copy`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A graph as one flat list of nodes, subgraphs and function calls expanded."""
+"""Holds a graph as one flat list of nodes, subgraphs and function calls expanded.
+
+`copying.flat_copy` makes the list of a model. The functions here compare nodes and values of two graphs.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ Example. A tool extracted one of two towers. The input `doc` is the first one no
 2. One without a namesake is the input that consumers took which kept their names. Else it is the first one of its type
    that is left and has a consumer of the same operator, or any consumers, where a tool renamed all inputs.
 3. All others are new: a tool put them in front of the model, or beside it (`onnx.compose.merge_models`).
+
+Out comes, for each input of the graph after that is not new, the value before that it is: :func:`pair_inputs`.
 """
 
 from __future__ import annotations

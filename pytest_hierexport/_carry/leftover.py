@@ -1,4 +1,7 @@
-"""Places what no other pass gave an origin: constants, initializers (constant folding), and nodes by a neighbour."""
+"""Places what no other pass gave an origin: constants, initializers (constant folding), and nodes by a neighbour.
+
+:func:`attribute_leftover` is the pass, which places nodes. Initializers get theirs by :func:`initializer_origins`.
+"""
 
 from __future__ import annotations
 

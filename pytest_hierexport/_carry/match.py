@@ -1,9 +1,11 @@
 """Pairs the nodes of two graphs: twins, and removed duplicates with the nodes that replaced them.
 
-Nodes whose expressions have one number (see :mod:`numbering <pytest_hierexport._carry.numbering>`) compute the same.
-Of `before` nodes with one expression some have a twin in `after`; common subexpression elimination removed the others,
-and each was merged into the `after` nodes with its expression: of several, into those whose inputs have the same
-producers, and of these into those that its own consumers take now.
+Nodes with equal expressions (see :mod:`numbering <pytest_hierexport._carry.numbering>`) compute the same. Some nodes
+before have a twin after, with an equal expression. Common subexpression elimination removed the others: each was merged
+into the nodes after with its expression; of several, into those whose inputs have the same producers, and of these into
+those that its own consumers take now.
+
+In go the graph before with its origins, and the graph after; out comes a :class:`Match`, by :func:`match`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ before does not know gets the number of its namesake there, unless their types c
     y = Add(a, b)           2         y = Twice(a)               2 (by its name)
 
 What a round teaches about dropped operations, an *alias* (see :mod:`aliases <pytest_hierexport._carry.aliases>`), gives
-more equal expressions: rounds follow until no alias is new.
+more equal expressions. :meth:`Round.run` is one round; `aliases.number_values` runs rounds until no alias is new.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Defines the contract between `export()` and an exporter: the request, the capture and the protocol."""
+"""Defines the contract between `export()` and a capture: a function (`Capturer`) from a `Request` to a `Capture`."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Capture:
     owners: Mapping[Node, tuple[str, ...]]
     """By node of `before`: its call, then the calls whose equal operations were removed; empty where it is unknown.
 
-    The capture by TorchScript gives one call each, except to branches and loops: its `before` has a copy of the
-    operation for each such call, and carry merges these, except small constants: optimizers share them freely, so each
-    keeps its own call."""
+    In a capture by TorchScript, only branches and loops have several calls. Of any other operation, `before` has a copy
+    for each call whose equal one was removed, and carry merges these copies again; but optimizers share small constants
+    freely, so each copy of one keeps its own call."""
     declared: Mapping[str, tuple[str, ...]]
     """By name of a parameter or buffer, which is that of its initializer: the paths of the modules that declare it."""
     after: ir.Model

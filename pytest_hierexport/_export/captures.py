@@ -1,4 +1,7 @@
-"""Chooses the capture for a request, and explains why none can export the model."""
+"""Chooses the capture for a request, and explains why none can export the model.
+
+In goes a request; out comes a :class:`Served`, by :func:`capture_with`.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,7 @@ CAPTURES: Mapping[str, Capturer] = {
 }
 """Every capture by name, in the order in which `auto` tries them.
 
-Add a new one also to `choices.EXPORTERS`, which is imported without torch; to `PEERS` of `_rules/peer.py`, and to
-`plain_proto` of `_rules/plain.py` if its plain exporter takes more options; to the tables below where they apply to it.
+The tables below say more of some; docs/architecture.md says what else a new one needs.
 """
 
 

@@ -1,4 +1,8 @@
-"""Names the module instances of a model and describes them."""
+"""Names the module instances of a model and describes them.
+
+While a model runs, :class:`Instances` gives the paths of a module. For the sidecar, :func:`module_tree` lists every
+module with its parameters.
+"""
 
 from __future__ import annotations
 

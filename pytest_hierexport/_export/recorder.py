@@ -2,6 +2,9 @@
 
 A capture, where torch runs the model on fake tensors, and an eager run use the same recorder. So a call has the same
 name in both.
+
+In goes a model, as :class:`Instances`. While it runs in :meth:`CallRecorder.listening`, its calls come into
+`CallRecorder.calls`, and an :class:`Observer` is told of each.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Export(Shown):
     modules: tuple[Module, ...]
     """All module instances with their parameters, also those that were not called; empty for an ExportedProgram."""
     exporter: str
-    """The capture that succeeded (`dynamo`, `transformers` or `torchscript`), or the function of the project."""
+    """The name of the capture that succeeded, such as `dynamo`, or the function of the project."""
     notes: tuple[str, ...] = ()
     """What the user should know: that the model was exported in eval mode, which captures failed."""
     tags: Tags = "both"

@@ -1,12 +1,15 @@
 """Turns the calls of a capture into the origins of the graph before optimization.
 
 node of a known call                      that call                                    traced
+                                          the calls of its removed duplicates          merged
 node that depends on graph inputs alone   the root                                     traced
 any other node in a body                  the call of the node that holds it           derived, counted by MUST-003
 any other node                            the nearest common call of its neighbours    derived, as well
 initializer that modules hold             the first call of each module                traced
 initializer that none is known to hold    the calls of its consumers                   as for these
 initializer without holder or consumer    the root                                     derived
+
+In go a capture and its hierarchy; out comes the graph with its origins, by :func:`attribute_before`.
 """
 
 from __future__ import annotations

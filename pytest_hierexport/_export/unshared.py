@@ -2,6 +2,9 @@
 
 dynamo's graph has the very parameters and buffers of the model. A class may write to its own when it goes into eval
 mode (LoRA merges two weights into one) and back when it leaves it: the graph keeps what they were in eval mode.
+
+:func:`mode_checksums` is asked before the model goes into eval mode, :func:`changed` in that mode, and :func:`unshare`
+copies what has changed in between.
 """
 
 from __future__ import annotations

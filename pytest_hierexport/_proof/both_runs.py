@@ -4,6 +4,8 @@ eager run                    graph                  candidates of the graph's va
 a: given 0, returned 1       t = Exp(x) [a]         t: none
 b: given 1, returned 2       h = Neg(t) [a]         h: 1, which `a` returned and `b` was given
                              y = Sin(h) [b]         y: 2, which `b` returned
+
+`prove` makes a :class:`BothRuns` for each attempt; `verdict`, `lost_values` and `loose` ask it.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@
     call of linear      takes x, returns y: as it was when the call ended
 
 Each value has a number (:class:`values.Values`); equal tensors have the same one.
+
+A :class:`CallValues` observes the run; its `calls` are the :class:`EagerCall` of each call, in the order in which they
+ended.
 """
 
 from __future__ import annotations

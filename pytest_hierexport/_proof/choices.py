@@ -8,6 +8,8 @@ hides all that is computed from it:
     eager   torch.rand_like(x) is given the graph's noise, topk its i; h is then equal in both
 
 ViT-MAE (its mask) and VITS (its noise) need the random numbers, RT-DETR and RT-DETRv2 the orders of equal anchors.
+
+In goes the graph; in the context of :func:`following_choices`, operations of PyTorch choose as it does.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ A tensor that one call returns, or an operation of it takes, and that an operati
 to the first call and to those above it, and given by the second and those above it, up to the call that both are in.
 Feature maps that a hook keeps need it (DPT, perceptual losses), and so do weights that a hypernetwork computes and
 `torch.func.functional_call` puts on a module, and tensors on a module that is not registered where they are taken.
+
+In goes a call as it was recorded; out comes the call with these values, by :meth:`Crossings.added_to`.
 """
 
 from __future__ import annotations

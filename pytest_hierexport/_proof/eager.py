@@ -1,4 +1,8 @@
-"""Runs the model eagerly and records the values that every module call takes and gives."""
+"""Runs the model eagerly and records the values that every module call takes and gives.
+
+In go a model with its inputs and the way in which it runs (:class:`Mode`); out come its calls, in the order in which
+they ended, by :func:`run_eager`. Their values are numbered in a :class:`values.Values`.
+"""
 
 from __future__ import annotations
 

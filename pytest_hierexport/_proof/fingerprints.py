@@ -2,6 +2,8 @@
 
 A fingerprint holds what must agree exactly (dtype, shape, integers, the places of NaN and infinity) as a digest, and
 the floating numbers as they are; of a tensor of more than 16,384 numbers, as many weighted sums.
+
+That of an array is given by :func:`fingerprint`, that of a tensor of torch by `tensors.fingerprint_of`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ node belong to one call:
 
 Origins without a counterpart are owners, too, so that they are judged: `layer.2.act` of `t` at each call of the
 function, `layer.2` of `y` at all nodes of that call.
+
+In go the origins of a node and the calls of functions that it is in; out come its own, by :meth:`InFunctions.of`.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ versions, stays one node.
 
 torch's own export examples need the branches (`cond_branch_class_method`): their modules run in branches of
 `torch.cond`.
+
+In go a model and its inputs; out comes the inlined model, in memory and as a message, by :func:`inlined`.
 """
 
 from __future__ import annotations

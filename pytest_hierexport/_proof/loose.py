@@ -9,6 +9,8 @@ given `x`, so it is proven. The same holds where `b` lost to a fusion what `t` i
 A fusion computes what a call returned without giving it. Neither `q` nor `k`, with its bias, is one too many here:
 
     graph    p = MatMul(x, w) [k]    y = Attention(x, p, bias) [attention, q, k]    z = MatMul(y, v) [attention]
+
+In go both runs; out come the loose owners, by :func:`loose_owners`.
 """
 
 from __future__ import annotations

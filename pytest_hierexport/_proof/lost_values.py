@@ -13,6 +13,9 @@ calls of the recorded zoo, types and 500 random architectures are unproven.
     lost    h, which `block` added to r: `linear` may read r, which it was not given
 
 GPT-OSS after onnxscript's fusions needs lost outputs: its attention returns its weights too, and these are still there.
+
+In go a call, a node and a value that this reads; out come the lost values, each with the other call, by
+:func:`lost_inputs` and :func:`lost_outputs`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A call owns the nodes that have an origin in it or in a call below it. For `h = 
 
     owners    Owner(layer.0.act, {"layer.0.act", "layer.0", ""})
     members   {"layer.0.act": [0], "layer.0": [0], "": [0]}
+
+A :class:`Graph` is made of an inlined model and its attribution.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ A model in float32 whose rounding is multiplied runs in float64 (pe_audio, rt_de
 
 A bound that is wide may hold values of other calls as well. Which of them a value of the graph is, is then not known:
 the verdict on a call that depends on it is `ambiguous`.
+
+In goes a run of the model; out comes a bound for each of its values, by :func:`rounding_bounds`.
 """
 
 from __future__ import annotations

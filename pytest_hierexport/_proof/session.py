@@ -1,6 +1,8 @@
 """Computes any values of an ONNX graph.
 
 ONNX Runtime computes them, in batches of bounded memory; onnx's reference evaluator where it has no kernel.
+
+In go a graph, its inputs and the names of values; out come these values, by :func:`run_graph`.
 """
 
 from __future__ import annotations

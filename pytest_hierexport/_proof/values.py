@@ -1,7 +1,8 @@
 """Numbers the values of the eager run, and finds the numbers that a tensor of the graph may have.
 
 Two tensors of the eager run have one number only where all their elements are equal. A tensor of the graph may equal
-several of them within the tolerance of its dtype. The rest of the proof compares numbers.
+several of them within the tolerance of its dtype. The rest of the proof compares numbers, which
+:meth:`Values.add` and :meth:`Values.find` give.
 
     eager run   add(h) = 0    add(h * 1.05) = 1    add(k) = 2
     graph       find(h * 1.000001) = {0}           find(k + 1) = {}

@@ -1,4 +1,4 @@
-"""Judges a call by the values that enter and leave its nodes.
+"""Judges a call by the values that enter and leave its nodes: :func:`judge`.
 
     model    h = a(x); y = b(h)
     graph    t = Exp(x) [a]    h = Neg(t) [a]    y = Sin(h) [b]

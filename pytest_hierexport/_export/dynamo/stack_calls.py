@@ -14,8 +14,7 @@ First, the whole stack is looked up among the stacks that were recorded when cal
 entries are looked up one by one from the root, each as a call whose parent is the call of the entry before.
 
 No calls are recorded of an ExportedProgram, nor of a model that torch exports in strict mode, where dynamo traces all
-of it. Torch makes a program so on request, and exports a module so after it failed to run it. There the entries alone
-give the calls.
+of it: torch tries that after it failed to run the model. There the entries alone give the calls.
 """
 
 from __future__ import annotations
