@@ -71,6 +71,7 @@ def _attribute_added(match: Match, origins: OriginsOf) -> None:
         _computed_beside(match, new),
     )
     around, leading = in_front | behind | beside, behind | beside
+    # Of what is in front, only what leads into the model counts, or into what is behind or beside it.
     for node in reversed(new):
         consumers = match.after.consumers_of(node)
         if any(origins[consumer] or not leading.isdisjoint(consumer.outputs) for consumer in consumers):

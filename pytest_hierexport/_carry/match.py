@@ -116,8 +116,8 @@ class _Matcher:
     def _pair(self, duplicates: list[Node], candidates: list[Node]) -> None:
         """Pair nodes of one expression: twins by name, then in order; the other nodes before were merged.
 
-        Those that were never used were dropped, not merged. A candidate with the name of a node of another expression
-        stands for that node, if other candidates are left: it lost an operation above it that another node still takes.
+        Those that were never used were dropped, not merged. A candidate may have the name of a node before of another
+        expression: an operation above that node was dropped. Then it stands for that node, if other candidates remain.
         One of 1,000 random architectures needs it, with transpositions that cancel out in one place alone.
         """
         own = {None, *duplicates}

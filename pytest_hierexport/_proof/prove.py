@@ -1,8 +1,8 @@
 """Proves the tags of a case: an eager run and a run of the graph give a verdict on every call.
 
-The first attempt runs the model as `torch.export` captures it, once, and the graph, a second time where nodes are fused
-and a call is dissolved or unproven. It leaves no call unproven on the zoo and 500 random architectures. Retries follow
-while a call is left unproven; docs/proof.md says which models need which.
+The first attempt runs the model once, as `torch.export` captures it, and the graph once; where nodes are fused and a
+call is left dissolved or unproven, the graph runs a second time. The first attempt leaves no call unproven on the zoo
+and 500 random architectures. Retries follow while a call is left unproven; docs/proof.md says which models need which.
 """
 
 from __future__ import annotations
