@@ -25,8 +25,8 @@ from pytest_hierexport._export.capture import Request
 from pytest_hierexport._export.captures import CAPTURES
 from pytest_hierexport._export.choices import EXPORTERS, ExportOptions
 from pytest_hierexport._export.dynamo.capturer import Recording
+from pytest_hierexport._export.dynamo.module_stacks import STACK
 from pytest_hierexport._export.dynamo.paths import dotted
-from pytest_hierexport._export.dynamo.scopes import STACK
 from pytest_hierexport._export.state import pytrees_as_found
 from pytest_hierexport._proof import prove
 from pytest_hierexport._rules import must_005

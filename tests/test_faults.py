@@ -13,9 +13,9 @@ from transformers import PretrainedConfig, PreTrainedModel
 from pytest_hierexport import export
 from pytest_hierexport._cases.zoo.plain import Gate
 from pytest_hierexport._errors import ExportError
-from pytest_hierexport._export.dynamo import scopes
+from pytest_hierexport._export.dynamo import module_stacks
 from pytest_hierexport._export.faults import fault_in
-from pytest_hierexport._export.torchscript import adapter
+from pytest_hierexport._export.torchscript import adapter, capturer
 
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
 
@@ -76,19 +76,19 @@ def told(model: nn.Module, exporter: str, args: Any = (X,)) -> str:
 
 
 def test_a_fault_before_torch_runs_stops_the_export(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(adapter, "get_callable_argument_names")
+    monkeypatch.delattr(capturer, "get_callable_argument_names")
     message = told(Block(), "torchscript")
     assert "pytest-hierexport to capture Block by torchscript" in message
     assert "a fault of its own: NameError" in message
-    assert "(adapter.py, line " in message
+    assert "(capturer.py, line " in message
 
 
 def test_a_fault_in_a_hook_below_torch_is_no_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(scopes, "_open_stack")
+    monkeypatch.delattr(module_stacks, "_open_stack")
     message = told(Block(), "auto")
     assert "to capture Block by dynamo" in message
     assert "a fault of its own: NameError" in message
-    assert "(scopes.py, line " in message
+    assert "(module_stacks.py, line " in message
 
 
 def test_unknown_result_of_transformers_is_no_fallback(

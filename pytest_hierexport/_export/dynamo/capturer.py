@@ -23,9 +23,9 @@ from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
 from pytest_hierexport._export.dynamo.dropped import noting_dropped
 from pytest_hierexport._export.dynamo.inlining import FX_NODE, at_inlining
+from pytest_hierexport._export.dynamo.module_stacks import STACK, ModuleStacks
 from pytest_hierexport._export.dynamo.node_stacks import stacks
 from pytest_hierexport._export.dynamo.paths import Stack
-from pytest_hierexport._export.dynamo.scopes import STACK, Scopes
 from pytest_hierexport._export.dynamo.shortcuts import shortcuts
 from pytest_hierexport._export.dynamo.stack_calls import StackCalls
 from pytest_hierexport._export.faults import is_fault
@@ -87,7 +87,7 @@ class Recording:
         self._model = request.model
         self._names = frozenset(request.options.value_names)
         self._stack_calls = StackCalls()
-        self._scopes = Scopes(self._stack_calls)
+        self._module_stacks = ModuleStacks(self._stack_calls)
         self._graph: ir.Model | None = None
         self._before: Flat | None = None
         self._stacks_by_node: dict[Node, tuple[Stack, ...]] = {}
@@ -111,7 +111,7 @@ class Recording:
                 stack.enter_context(replaced(holder, name, wrap(getattr(holder, name))))
             if isinstance(self._model, torch.nn.Module):
                 stack.enter_context(replaced(torch.export, "export", self._watching_attempts(torch.export.export)))
-                recorder = CallRecorder(Instances(self._model), observer=self._scopes)
+                recorder = CallRecorder(Instances(self._model), observer=self._module_stacks)
                 self._stack_calls.record_by(recorder)
                 stack.enter_context(recorder.listening())
                 run = _running_forward(recorder, torch.fx.Interpreter.run)
@@ -142,7 +142,7 @@ class Recording:
     def _traceable(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function that torch traces for a body (a branch of `cond`, a loop) that dynamo captured."""
         if isinstance(function, torch.fx.GraphModule):
-            return functools.partial(self._scopes.run_graph, function)
+            return functools.partial(self._module_stacks.run_graph, function)
         return function
 
     def _watching_attempts(self, original: Callable[..., torch.export.ExportedProgram]) -> Callable[..., Any]:

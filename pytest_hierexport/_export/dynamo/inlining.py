@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx_ir.passes.common import InlinePass
 
-from pytest_hierexport._export.dynamo.scopes import STACK
+from pytest_hierexport._export.dynamo.module_stacks import STACK
 from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._onnx.graph import subgraphs_ir

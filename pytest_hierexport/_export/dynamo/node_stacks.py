@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._export.dynamo.scopes import STACK
+from pytest_hierexport._export.dynamo.module_stacks import STACK
 
 if TYPE_CHECKING:
     import torch

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from pytest_hierexport._export.dynamo.module_stacks import STACK
 from pytest_hierexport._export.dynamo.node_stacks import set_taker, stacks
 from pytest_hierexport._export.dynamo.paths import Stack
-from pytest_hierexport._export.dynamo.scopes import STACK
 from pytest_hierexport._export.dynamo.trial_run import size_of
 
 _OPERATION = "torch_fn"  # the entry that names the operation of the model, with its number, that a node is part of

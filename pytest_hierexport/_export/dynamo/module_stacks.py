@@ -3,11 +3,11 @@
 torch's own stacks are incomplete in two cases:
 
 - A module that is compiled, or whose `forward` is run instead of the module being called, is not on torch's stack.
-  `Scopes.pushing` puts it there.
+  `ModuleStacks.pushing` puts it there.
 - dynamo makes graphs of parts of the model: a branch of `cond`, a loop, a compiled region. Such a graph runs without
   the Python code that calls the modules, so no calls are recorded. But the stacks of its nodes have the `id` of each
   module as the key. The calls are named from these, and the graph runs node by node, each node under its own stack
-  (`Scopes.run_graph`).
+  (`ModuleStacks.run_graph`).
 
 What the stacks stand for is known by :class:`stack_calls.StackCalls`.
 """
@@ -30,7 +30,7 @@ STACK = "nn_module_stack"
 """The key of the stack in the metadata of an fx node."""
 
 
-class Scopes(Observer):
+class ModuleStacks(Observer):
     """Observes the calls, and answers for torch's tracer."""
 
     def __init__(self, stack_calls: StackCalls) -> None:
