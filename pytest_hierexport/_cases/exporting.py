@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 import pkgutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._cases import Case, Example
+from pytest_hierexport._cases.factories import folder_as_found
 from pytest_hierexport._errors import ExportError, TagError, UsageError, first_told, gist, pass_on, refuse_coroutine
 from pytest_hierexport._export.choices import ExportOptions, is_own
 from pytest_hierexport._export.result import Export
@@ -105,14 +105,14 @@ def running_own(expected: str, do: str) -> Iterator[None]:
     """
     import torch
 
-    folder, dtype = Path.cwd(), torch.get_default_dtype()
+    dtype = torch.get_default_dtype()
     try:
-        yield
+        with folder_as_found():
+            yield
     except BaseException as error:
         pass_on(error)
         raise ExportError(expected, found=first_told(error), do=f"{do}, and fix the error that it raises") from error
     finally:
-        os.chdir(folder)
         torch.set_default_dtype(dtype)
 
 

@@ -10,7 +10,8 @@ import os
 import re
 import symtable
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from operator import attrgetter
@@ -146,11 +147,17 @@ def call_by_name(module: ModuleType, name: str) -> object:
             do="wrap it in a function",
         )
     _check_parameters(target, name)
+    with folder_as_found():
+        return target()
+
+
+@contextmanager
+def folder_as_found() -> Iterator[None]:
+    """Restore the working directory: a function of the project may leave another one, where later ones find no file."""
     folder = Path.cwd()
     try:
-        return target()
+        yield
     finally:
-        # It may leave another one; it is called again, and so are others, which open files relative to this one.
         os.chdir(folder)
 
 
