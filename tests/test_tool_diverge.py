@@ -745,54 +745,47 @@ def test_dropped_operator_is_found_in_what_took_its_work() -> None:
     assert found.ranking[0].added.sqnr == pytest.approx(40, abs=0.1)
 
 
+def tagged(text: str, stored: dict[str, np.ndarray[Any, Any]], owners: dict[str, str]) -> ir.Model:
+    """Return a graph with these initializers, each value computed by the layer that is named as its owner."""
+    layers = (Call(name, 0, "m.Layer", "") for name in dict.fromkeys(owners.values()))
+    proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20, "com.microsoft" : 1]> {text}')
+    proto.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in stored.items())
+    computed = (node.output[0] for node in proto.graph.node)
+    origins = {value: (Origin(owners[value], Evidence.TRACED),) for value in computed}
+    model = ir.from_proto(proto)
+    attach(model, Attribution(Hierarchy([Call("", 0, "m.Net", None), *layers]), origins))
+    return model
+
+
 def test_value_before_a_fused_bias_is_no_wrong_one() -> None:
     owners = {"h": "proj", "p": "proj", "m": "up", "u": "up", "y": "act"}
-    layers = (Call(name, 0, "m.Layer", "") for name in ("proj", "up", "act"))
-    hierarchy = Hierarchy([Call("", 0, "m.Net", None), *layers])
     random = np.random.default_rng(0)
     arrays = {name: random.normal(size=(4, 4)).astype(np.float32) for name in ("x", "w", "v")}
     arrays |= {name: random.normal(size=4).astype(np.float32) for name in ("b", "c")}
 
-    def tagged(scale: float, nodes: str) -> ir.Model:
-        proto = onnx.parser.parse_model(
-            f"""<ir_version: 10, opset_import: ["" : 20, "com.microsoft" : 1]> g (float[4, 4] x) => (float[4, 4] y)
+    def scaled(scale: float, nodes: str) -> ir.Model:
+        text = f"""g (float[4, 4] x) => (float[4, 4] y)
             {{ h = MatMul(x, w) p = Add(h, b) m = MatMul(p, v) {nodes} }}"""
-        )
         stored = {**arrays, "b": (arrays["b"] * scale).astype(np.float32)}
-        proto.graph.initializer.extend(numpy_helper.from_array(stored[name], name) for name in "wvbc")
-        computed = (node.output[0] for node in proto.graph.node)
-        origins = {value: (Origin(owners[value], Evidence.TRACED),) for value in computed}
-        model = ir.from_proto(proto)
-        attach(model, Attribution(hierarchy, origins))
-        return model
+        return tagged(text, {name: stored[name] for name in "wvbc"}, owners)
 
-    reference, other = tagged(1, "u = Add(m, c) y = Gelu(u)"), tagged(1.2, "y = com.microsoft.BiasGelu(m, c)")
+    reference, other = scaled(1, "u = Add(m, c) y = Gelu(u)"), scaled(1.2, "y = com.microsoft.BiasGelu(m, c)")
     found = diverge(reference, other, {"x": arrays["x"]})
     assert adding(found) == ["proj"]
     assert {call.call: call.reason for call in found.calls}["up"] == "the other graph lacks it"
 
 
 def test_value_in_another_layout_is_no_wrong_one() -> None:
-    layers = (Call(name, 0, "m.Layer", "") for name in ("proj", "act", "scale"))
-    hierarchy = Hierarchy([Call("", 0, "m.Net", None), *layers])
     owners = {"h": "proj", "xt": "proj", "ht": "proj", "a": "act", "at": "act", "yt": "scale", "y": "scale"}
     weight = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
 
-    def tagged(weights: np.ndarray[Any, Any], scale: float, nodes: str) -> ir.Model:
-        proto = onnx.parser.parse_model(
-            f"""<ir_version: 10, opset_import: ["" : 20]> g (float[4, 4] x) => (float[4, 4] y)
-            <float s = {{{scale}}}> {{ {nodes} }}"""
-        )
-        proto.graph.initializer.append(numpy_helper.from_array(weights, "w" if weights is weight else "wt"))
-        computed = (node.output[0] for node in proto.graph.node)
-        origins = {value: (Origin(owners[value], Evidence.TRACED),) for value in computed}
-        model = ir.from_proto(proto)
-        attach(model, Attribution(hierarchy, origins))
-        return model
+    def scaled(scale: float, stored: dict[str, np.ndarray[Any, Any]], nodes: str) -> ir.Model:
+        text = f"g (float[4, 4] x) => (float[4, 4] y) <float s = {{{scale}}}> {{ {nodes} }}"
+        return tagged(text, stored, owners)
 
-    reference = tagged(weight, 2, "h = MatMul(x, w) a = Sin(h) y = Mul(a, s)")
+    reference = scaled(2, {"w": weight}, "h = MatMul(x, w) a = Sin(h) y = Mul(a, s)")
     rearranged = "xt = Transpose(x) ht = MatMul(wt, xt) at = Sin(ht) yt = Mul(at, s) y = Transpose(yt)"
-    other = tagged(np.ascontiguousarray(weight.T), 2.2, rearranged)
+    other = scaled(2.2, {"wt": np.ascontiguousarray(weight.T)}, rearranged)
     found = diverge(reference, other, {"x": X.numpy()[:, :4]})
     assert adding(found) == parting(found) == ["scale"]
     assert found.ranking[0].includes == ("act", "proj")
