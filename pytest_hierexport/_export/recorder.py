@@ -23,7 +23,7 @@ import torch
 from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
 from pytest_hierexport._errors import chain
 from pytest_hierexport._export.faults import calls_on
-from pytest_hierexport._export.modules import Instances, distinct_modules
+from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.patching import replaced
 
 _observing: set[CodeType] = set()
@@ -91,7 +91,7 @@ class CallRecorder:
                 forward = vars(cls).get("forward")
                 if isinstance(forward, FunctionType):
                     stack.enter_context(replaced(cls, "forward", self._observed(forward, self._is_run_by_forward)))
-            for module in distinct_modules(self.instances.root):
+            for module in self.instances.by_id.values():
                 # `Module.compile()` stores a compiled `_call_impl`, which would run in place of the observed one.
                 if module._compiled_call_impl is not None:
                     stack.enter_context(replaced(module, "_compiled_call_impl", None))

@@ -120,7 +120,7 @@ class CallValues(Observer):
     _below: dict[str, list[torch.nn.Module]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for module in distinct_modules(self.instances.root):
+        for module in self.instances.by_id.values():
             below = distinct_modules(module)
             self._below.update((path, below) for path in self.instances.paths(module))
             self._unchanged.update((tensor, version_of(tensor)) for _, tensor in held_by(module))
