@@ -13,7 +13,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-__all__ = ["TOOLS", "Job", "Tool"]
+__all__ = ["TOOLS", "Job", "Tool", "bare", "loaded"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Tool:
         return find_spec(self.package) is not None
 
 
-def _loaded(job: Job, *, with_types: bool = True) -> onnx.ModelProto:
+def loaded(job: Job, *, with_types: bool = True) -> onnx.ModelProto:
+    """Return the file, with or without the types of intermediate values."""
     model = onnx.load(job.before)
     if not with_types:
         # Inferred types of intermediate values contradict what the quantizers infer after they transpose weights.
@@ -55,10 +56,10 @@ def _loaded(job: Job, *, with_types: bool = True) -> onnx.ModelProto:
     return model
 
 
-def _bare(job: Job) -> Path:
+def bare(job: Job) -> Path:
     """Return the path of a copy without the types of intermediate values, which quantizers want to infer."""
     path = job.after.with_name("bare.onnx")
-    onnx.save(_loaded(job, with_types=False), path)
+    onnx.save(loaded(job, with_types=False), path)
     return path
 
 
@@ -97,7 +98,7 @@ def _transformers_optimizer(level: int) -> Callable[[Job], None]:
 def _quantize_dynamic(job: Job) -> None:
     from onnxruntime.quantization import quantize_dynamic
 
-    quantize_dynamic(_bare(job), job.after)
+    quantize_dynamic(bare(job), job.after)
 
 
 def _quantize_static(form: str) -> Callable[[Job], None]:
@@ -111,39 +112,60 @@ def _quantize_static(form: str) -> Callable[[Job], None]:
             def get_next(self) -> Any:
                 return next(self.left, None)
 
-        quantize_static(_bare(job), job.after, Once(), quant_format=getattr(QuantFormat, form))
+        quantize_static(bare(job), job.after, Once(), quant_format=getattr(QuantFormat, form))
 
     return run
+
+
+def _quant_pre_process(job: Job) -> None:
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    quant_pre_process(str(bare(job)), str(job.after))
+
+
+def _matmul_nbits(job: Job) -> None:
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    quantizer = MatMulNBitsQuantizer(loaded(job), block_size=32, is_symmetric=True)
+    quantizer.process()
+    onnx.save(quantizer.model.model, job.after)
 
 
 def _float16_runtime(job: Job) -> None:
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
-    onnx.save(convert_float_to_float16(_loaded(job, with_types=False), keep_io_types=True), job.after)
+    onnx.save(convert_float_to_float16(loaded(job, with_types=False), keep_io_types=True), job.after)
 
 
 def _float16_common(job: Job) -> None:
     from onnxconverter_common.float16 import convert_float_to_float16
 
-    onnx.save(convert_float_to_float16(_loaded(job, with_types=False), keep_io_types=True), job.after)
+    onnx.save(convert_float_to_float16(loaded(job, with_types=False), keep_io_types=True), job.after)
+
+
+def _onnxoptimizer(job: Job) -> None:
+    import onnxoptimizer
+
+    passes = onnxoptimizer.get_fuse_and_elimination_passes()
+    onnx.save(onnxoptimizer.optimize(loaded(job), passes), job.after)
 
 
 def _onnxslim(job: Job) -> None:
     import onnxslim
 
-    onnx.save(onnxslim.slim(_loaded(job)), job.after)
+    onnx.save(onnxslim.slim(loaded(job)), job.after)
 
 
 def _onnxsim(job: Job) -> None:
     import onnxsim
 
-    onnx.save(onnxsim.simplify(_loaded(job))[0], job.after)
+    onnx.save(onnxsim.simplify(loaded(job))[0], job.after)
 
 
 def _version_converter(job: Job) -> None:
     from onnx import version_converter
 
-    model = _loaded(job)
+    model = loaded(job)
     own = next(each.version for each in model.opset_import if not each.domain)
     onnx.save(version_converter.convert_version(model, own + 1), job.after)
 
@@ -198,7 +220,7 @@ def _compose(job: Job) -> None:
     """Prefix all names of the model, and merge it with one that puts its first output through an activation."""
     from onnx import TensorProto, compose, helper
 
-    model = compose.add_prefix(_loaded(job), "served/")
+    model = compose.add_prefix(loaded(job), "served/")
     output = model.graph.output[0]
     rank = len(output.type.tensor_type.shape.dim)
     given, typed = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [None] * rank) for n in ("logits", "scores"))
@@ -241,8 +263,11 @@ TOOLS = {
         Tool("quantize_dynamic", _quantize_dynamic, "quantized"),
         Tool("quantize_static-qdq", _quantize_static("QDQ"), "quantized"),
         Tool("quantize_static-qoperator", _quantize_static("QOperator"), "quantized"),
+        Tool("quant_pre_process", _quant_pre_process),
+        Tool("MatMulNBits", _matmul_nbits, "quantized"),
         Tool("float16", _float16_runtime),
         Tool("float16-common", _float16_common, "half", "onnxconverter_common"),
+        Tool("onnxoptimizer", _onnxoptimizer, package="onnxoptimizer"),
         Tool("onnxslim", _onnxslim, package="onnxslim"),
         Tool("onnxsim", _onnxsim, package="onnxsim"),
         Tool("version_converter", _version_converter),

@@ -25,14 +25,17 @@ import onnx
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.foreign_tools import TOOLS, Job, Tool
+from benchmarks.foreign_tools import TOOLS as COMMON_TOOLS
+from benchmarks.foreign_tools import Job, Tool
 from benchmarks.tool_proof import TOLERANCES, prove_tool
+from benchmarks.vendor_tools import VENDOR_TOOLS
 from pytest_hierexport import carry, read
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.verdict import VerdictKind
 
+TOOLS = COMMON_TOOLS | VENDOR_TOOLS
 MODELS = ("bert", "llama", "vit", "t5", "convnext", "mamba", "mixtral")
 
 
