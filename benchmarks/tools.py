@@ -2,6 +2,7 @@
 
 python -m benchmarks.tools bert llama vit t5 convnext mamba mixtral --json tools.json
 python -m benchmarks.tools bert --tool onnxslim --tool quantize_dynamic --verbose
+python -m benchmarks.tools bert gpt2 --exporter torchscript
 python -m benchmarks.tools all --files FOLDER        keep exports and results, and use them again
 """
 
@@ -72,7 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows: list[Row] = []
     with TemporaryDirectory() as temporary:
         folder = options.files or Path(temporary)
-        for row in (row for case in select(options.models, Path.cwd()) for row in _measure_case(case, tools, folder)):
+        cases = [replace(case, exporter=options.exporter) for case in select(options.models, Path.cwd())]
+        for row in (row for case in cases for row in _measure_case(case, tools, folder)):
             rows.append(row)
             _print_row(console, row, verbose=options.verbose)
     console.print(_table([_total(tool.name, rows) for tool in tools]))
@@ -88,6 +90,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("models", nargs="*", default=list(MODELS), help="models as the plugin selects them")
     parser.add_argument("--tool", action="append", choices=TOOLS, help="a tool; may be repeated (default: all)")
+    parser.add_argument("--exporter", default=Case.exporter, help="the exporter of the files (default: %(default)s)")
     parser.add_argument("--files", type=Path, help="the folder for exports and the tools' results, used again")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument("--verbose", action="store_true", help="print every unproven call")
@@ -111,8 +114,8 @@ def _measure_case(case: Case, tools: Sequence[Tool], folder: Path) -> Iterator[R
 
 def _measure(case: Case, example: Any, tool: Tool, folder: Path, row: Row) -> Row:
     exporter = tool.exporter or case.exporter
-    before = folder / (f"model.{tool.exporter}.onnx" if tool.exporter else "model.onnx")
-    after = folder / tool.name / "model.onnx"
+    own = folder if exporter == Case.exporter else folder / exporter
+    before, after = own / "model.onnx", own / tool.name / "model.onnx"
     after.parent.mkdir(parents=True, exist_ok=True)
     if not before.exists():
         export_case(replace(case, exporter=exporter), example, before)

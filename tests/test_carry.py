@@ -94,6 +94,15 @@ def test_transposes_that_became_one_are_both_in_it() -> None:
     assert (sorted(call for call, _ in found["w"]), found["y"]) == (["a", "b"], [("b", "traced")])
 
 
+def test_reshape_that_replaces_another_one_is_a_fusion() -> None:
+    # GPT-2 by TorchScript, which states no shapes of values, through onnxslim, onnxsim and onnxoptimizer.
+    head = "g (float[2, 3, 4] x) => (float[6, 4] y) <int64[2] wide = {2, 12}, int64[2] rows = {6, 4}>"
+    before = f"{head} {{ e = Exp(x) w = Reshape(e, wide) r = Reshape(w, rows) y = Tanh(r) }}"
+    after = f"{head} {{ e = Exp(x) r = Reshape(e, rows) y = Tanh(r) }}"
+    found = carried(before, after, e="a", w="a", r="b", y="b")
+    assert found == {"e": [("a", "traced")], "r": [("b", "fused")], "y": [("b", "traced")]}
+
+
 def test_fused_node_that_nothing_else_takes_keeps_all_owners() -> None:
     before = model("g (float[2] x) => (float[2] w) { h = Neg(x) z = Relu(h) w = Exp(z) }")
     nodes: dict[str, tuple[Origin, ...]] = dict.fromkeys("zw", (Origin("b", Evidence.TRACED),))

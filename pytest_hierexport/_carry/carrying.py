@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 
 import onnx_ir as ir
+from onnx_ir.passes.common import ShapeInferencePass
 
 from pytest_hierexport._calls.attribution import Attribution, Origin, Origins, Primary, order_origins
 from pytest_hierexport._carry.cancelled import attribute_cancelled
@@ -54,7 +55,7 @@ def carry(before: Model, attribution: Attribution, after: Model, *, primary: Pri
 
 
 def _carried(before: ir.Model, attribution: Attribution, after: ir.Model, primary: Primary) -> Attribution:
-    flat = flat_copy(before)
+    flat = flat_copy(_with_shapes(before))
     nodes = _origins_where_called(flat, attribution, before.functions)
     attributed = Attributed(attribution.hierarchy, flat, nodes, attribution.initializers)
     flat_after = flat_copy(after)
@@ -65,6 +66,17 @@ def _carried(before: ir.Model, attribution: Attribution, after: ir.Model, primar
         return _attribution(matched, primary)
     old, new = both
     return attribute_casts(carry_flat(old.attributed(attributed), new.flat, primary), attributed, new, primary)
+
+
+def _with_shapes(model: ir.Model) -> ir.Model:
+    """Return a model with the shapes of its values, as ONNX infers them where the model states none.
+
+    TorchScript's exporter states none. Without them, a `Reshape` that an optimizer drops in front of another one would
+    count for one that gives back what it takes (GPT-2).
+    """
+    if all(value.shape is not None for node in model.graph for value in node.outputs if value.name):
+        return model
+    return ShapeInferencePass(check_type=False, strict_mode=False)(model.clone()).model
 
 
 def _origins_where_called(
