@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,18 +40,17 @@ if TYPE_CHECKING:
 _LACKING = "the other graph lacks it"
 
 
-def compare_with_graph(reference: Side, other: Side, depth: int | None, folder: Path, matched: Matched) -> Compared:
+def compare_with_graph(reference: Side, other: Side, depth: int | None, matched: Matched) -> Compared:
     """Compare each value that leaves the own nodes of a call of the reference.
 
     Values are matched as carry matches both graphs. A value that this leaves without a partner is compared with the
     nearest value that leaves the nodes of the same call in the other graph, where that has tags. The outputs are
     compared with those of the other graph, too.
 
-    The calls are those of the reference, down to `depth`. `folder` takes the tensors that exceed memory's bound, and
-    `matched` has what was found of both graphs on other inputs.
+    The calls are those of the reference, down to `depth`. `matched` has what was found of both graphs on other inputs.
     """
     boundaries = Boundaries(reference.graph, depth)
-    arrays = Arrays(folder)
+    arrays = Arrays()
     for name, array in reference.fetch([*boundaries.values, *reference.graph.outputs]):
         arrays.add(name, array)
     all_same = same_values(reference.graph.model, other.graph.model, matched)

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._calls.hierarchy import Hierarchy
@@ -35,17 +34,16 @@ if TYPE_CHECKING:
 _LACKING = "no tensor of the model's calls corresponds to it"
 
 
-def compare_with_model(example: Runnable, side: Side, depth: int | None, folder: Path) -> Compared:
+def compare_with_model(example: Runnable, side: Side, depth: int | None) -> Compared:
     """Compare each value that leaves the own nodes of a call with the tensors that calls took and returned.
 
-    The outputs are compared with what the model returned, too, in order. `depth` is the deepest level of calls;
-    `folder` takes the tensors that exceed memory's bound.
+    The outputs are compared with what the model returned, too, in order. `depth` is the deepest level of calls.
 
     Raises:
         ModelError: The model does not run.
     """
     boundaries = Boundaries(side.graph, depth)
-    arrays = Arrays(folder)
+    arrays = Arrays()
     with ExitStack() as stack:
         if has_choices(side.proto):
             run = partial(run_graph, side.proto, side.feeds, folder=side.folder)

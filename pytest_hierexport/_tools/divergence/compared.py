@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 
 from pytest_hierexport._calls.hierarchy import ROOT
+from pytest_hierexport._files.temporary import temporary_home
 from pytest_hierexport._grouping import grouped
 from pytest_hierexport._proof.session import BUDGET
 from pytest_hierexport._proof.tolerance import Array
@@ -30,13 +31,12 @@ from pytest_hierexport._tools.divergence.results import ValueGap
 
 
 class Arrays(dict[Key, Array]):
-    """Tensors by key; those beyond a budget of bytes are in files of a folder, which are mapped when read."""
+    """Tensors by key; those beyond a budget of bytes are in files, which are mapped when read."""
 
-    def __init__(self, folder: Path, budget: int = BUDGET) -> None:
-        """Hold nothing yet, and make the folder where there is none."""
+    def __init__(self, budget: int = BUDGET) -> None:
+        """Hold nothing yet."""
         super().__init__()
-        folder.mkdir(exist_ok=True)
-        self._folder, self._left = folder, budget
+        self._left = budget
 
     def add(self, key: Key, array: Array) -> None:
         """Keep a copy of a tensor, unless the key has one."""
@@ -46,10 +46,10 @@ class Arrays(dict[Key, Array]):
         if self._left >= 0 or not array.size:
             self[key] = np.array(array)
             return
-        path = self._folder / str(len(self))
-        held = np.memmap(path, array.dtype, "w+", shape=array.shape or (1,))
-        held[...] = array
-        self[key] = np.memmap(path, array.dtype, "r", shape=array.shape or (1,)).reshape(array.shape)
+        # The file has no name; what is mapped stays until the tensor goes.
+        with TemporaryFile(dir=temporary_home()) as file:
+            self[key] = np.memmap(file, array.dtype, "w+", shape=array.shape or (1,)).reshape(array.shape)
+        self[key][...] = array
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeGuard, cast
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._errors import TagError, UsageError
-from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.models import Model
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.added import impacts, run_parts
@@ -61,15 +59,26 @@ def diverge(
         TagError: The tagged graph has no tags, or broken ones.
         UsageError: The inputs do not fit, a graph or the model does not run on them, or no call could be compared.
     """
-    settings = _Settings(tolerance, depth, added)
     if _is_example(reference):
-        return _compared(_against_model(reference, other, attribution_of(other, attribution), settings))
+        with open_side(other, reference, attribution_of(other, attribution), tolerance) as side:
+            return _compared(_divergence(side, compare_with_model(reference, side, depth), added=added))
     several = inputs if isinstance(inputs, Sequence) else [] if inputs is None else [inputs]
     if not several:
         raise UsageError("inputs to run both graphs on", found="none", do="give their elements, or an example")
     graph = cast("Model", reference)
-    origins = attribution_of(graph, attribution), _attribution(other)
-    return _compared(merged([_against_graph(graph, other, origins, each, settings) for each in several]))
+    origins, others = attribution_of(graph, attribution), _attribution(other)
+    matched: Matched = {}
+
+    def on_inputs(given: Inputs) -> Divergence:
+        with (
+            open_side(graph, given, origins, tolerance) as first,
+            open_side(other, first, others, tolerance) as side,
+            equal_draws(first, side),
+        ):
+            compared = compare_with_graph(first, side, depth, matched)
+            return _divergence(side, compared, first, added=added)
+
+    return _compared(merged([*map(on_inputs, several)]))
 
 
 def _compared(found: Divergence) -> Divergence:
@@ -90,36 +99,6 @@ def _tells(value: ValueGap) -> bool:
     return value.accumulated is not None and not (value.accumulated.reshaped and value.other != value.name)
 
 
-@dataclass(frozen=True)
-class _Settings:
-    tolerance: float | None
-    depth: int | None
-    added: bool
-    matched: Matched = field(default_factory=dict)
-    """What is known of both graphs from other inputs."""
-
-
-def _against_model(example: Runnable, other: Model, origins: Attribution, settings: _Settings) -> Divergence:
-    with temporary_folder() as name, open_side(other, example, origins, settings.tolerance) as side:
-        compared = compare_with_model(example, side, settings.depth, Path(name) / "reference")
-        parts = _parts(side, compared, Path(name) / "parts") if settings.added else {}
-        return _divergence(side, compared, parts, {})
-
-
-def _against_graph(
-    reference: Model, other: Model, origins: tuple[Attribution, Attribution], inputs: Inputs, settings: _Settings
-) -> Divergence:
-    with (
-        temporary_folder() as name,
-        open_side(reference, inputs, origins[0], settings.tolerance) as first,
-        open_side(other, first, origins[1], settings.tolerance) as side,
-        equal_draws(first, side),
-    ):
-        compared = compare_with_graph(first, side, settings.depth, Path(name) / "reference", settings.matched)
-        parts = _parts(side, compared, Path(name) / "parts") if settings.added else {}
-        return _divergence(side, compared, parts, _impacts(first, compared, parts) if parts else {})
-
-
 def _is_example(reference: Model | Runnable) -> TypeGuard[Runnable]:
     return hasattr(reference, "kwargs")
 
@@ -131,14 +110,14 @@ def _attribution(model: Model) -> Attribution:
         return Attribution(Hierarchy(()))
 
 
-def _parts(side: Side, compared: Compared, folder: Path) -> Mapping[Key, Array]:
+def _parts(side: Side, compared: Compared) -> Mapping[Key, Array]:
     """Return each value of the graph as its own part computes it from the reference's values."""
     pairs: dict[str, Pair] = {}
     for pair in (row.pair for row in compared.rows if row.pair is not None):
         pairs.setdefault(pair.value, pair)
     fitting = [pair for pair in pairs.values() if pair.fits and pair.value in side.graph.producer]
     known = {pair.value: compared.arrays[pair.key].astype(pair.dtype) for pair in fitting}
-    parts = Arrays(folder)
+    parts = Arrays()
     for value, array in run_parts(side, known):
         parts.add(value, array)
     return parts
@@ -155,16 +134,18 @@ def _impacts(side: Side, compared: Compared, parts: Mapping[Key, Array]) -> dict
     return {}
 
 
-def _divergence(side: Side, compared: Compared, parts: Mapping[Key, Array], found: Mapping[str, Gap]) -> Divergence:
+def _divergence(side: Side, compared: Compared, reference: Side | None = None, *, added: bool) -> Divergence:
     """Return the calls of the tagged graph.
 
-    `parts` has the values of `side`, the graph that is compared, as computed from those of the reference, and `found`
-    the errors of the outputs by each call.
+    `side` is the graph that is compared, `reference` the one that it is compared with, if that is a graph. `added` says
+    whether to compute the errors that each call adds.
     """
+    parts = _parts(side, compared) if added else {}
+    found = _impacts(reference, compared, parts) if reference is not None and parts else {}
     graph = compared.boundaries.graph
     hierarchy, sources = graph.hierarchy, {node.name: node for node in graph.model.graph}
 
-    def added(row: Row) -> Gap | None:
+    def error(row: Row) -> Gap | None:
         if row.pair is None or row.pair.value not in parts:
             return None
         return side.gap(row.pair.value, compared.arrays[row.pair.key], parts[row.pair.value])
@@ -172,7 +153,7 @@ def _divergence(side: Side, compared: Compared, parts: Mapping[Key, Array], foun
     calls = []
     for call in dict.fromkeys((*compared.boundaries.names, *compared.by_call)):
         nodes = compared.boundaries.names.get(call, ())
-        values = tuple(replace(row.value, added=added(row)) for row in compared.by_call.get(call, ()))
+        values = tuple(replace(row.value, added=error(row)) for row in compared.by_call.get(call, ()))
         adds = any(value.added for value in values)
         calls.append(
             CallGap(
