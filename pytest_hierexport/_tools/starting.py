@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import metadata, resources
 from pathlib import Path, PurePosixPath
 
 from pytest_hierexport._cases.manifest import parse_manifest
@@ -31,66 +31,6 @@ _SECTIONS = {
     "setup.cfg": ("[tool:pytest]",),
 }
 """The tables of pytest's configuration in the files that other tools read, too; its own files have one."""
-_GITHUB = """\
-# Made by `hierexport init`; change it as you like.
-name: hierexport
-on: [push, pull_request]
-permissions:
-  contents: read
-jobs:
-  hierexport:
-    runs-on: ubuntu-latest
-{defaults}    steps:
-      - uses: actions/checkout@v4
-      - uses: actions/setup-python@v5
-        with:
-          python-version: "{python}"
-      # uv takes torch's CPU build: the default one brings several GB of CUDA packages.
-      # For pytest-hierexport a path or address of its source will do, too.
-      # Other versions of torch may make other graphs: hold those that the snapshots were made with.
-      - name: Install
-        run: |
-          python -m pip install uv
-          {command}
-      - name: Run
-        run: >
-          python -m pytest {manifest} -m hierexport
-          --hierexport-models={manifest}
-          --hierexport-require-snapshots
-          --hierexport-summary="$GITHUB_STEP_SUMMARY"
-          --hierexport-report=hierexport.html
-      - if: ${{{{ !cancelled() }}}}
-        uses: actions/upload-artifact@v4
-        with:
-          name: hierexport
-          path: |
-            {folder}hierexport.html
-            {folder}.hierexport
-          include-hidden-files: true
-          if-no-files-found: ignore
-"""
-_GITLAB = """\
-# Made by `hierexport init`; change it as you like.
-hierexport:
-  image: python:{python}
-  script:
-{enter}    # uv takes torch's CPU build: the default one brings several GB of CUDA packages.
-    # For pytest-hierexport a path or address of its source will do, too.
-    # Other versions of torch may make other graphs: hold those that the snapshots were made with.
-    - python -m pip install uv
-    - {command}
-    - >
-      python -m pytest {manifest} -m hierexport
-      --hierexport-models={manifest}
-      --hierexport-require-snapshots
-      --hierexport-report=hierexport.html
-      --junitxml=hierexport.xml
-  artifacts:
-    when: always
-    paths: [{report}, {kept}]
-    reports:
-      junit: {junit}
-"""
 
 
 @dataclass(frozen=True)
@@ -188,10 +128,15 @@ def workflow_of(project: Path, packages: Sequence[str] = ()) -> Workflow:
         files = {"report": "hierexport.html", "kept": ".hierexport", "junit": "hierexport.xml"}
         values |= {key: _quoted(f"{values['folder']}{name}") for key, name in files.items()}
         to_do = f"add to {gitlab.name}: include: [.gitlab/{path.name}]"
-        return Workflow(path, _GITLAB.format(**values, enter=enter), to_do)
+        return Workflow(path, _template("gitlab.yml").format(**values, enter=enter), to_do)
     defaults = "" if below == "." else f"    defaults:\n      run:\n        working-directory: {_quoted(below)}\n"
     path = repository / ".github" / "workflows" / "hierexport.yml"
-    return Workflow(path, _GITHUB.format(**values, defaults=defaults))
+    return Workflow(path, _template("github.yml").format(**values, defaults=defaults))
+
+
+def _template(name: str) -> str:
+    """Return a workflow with places for values in braces; braces that stay are written twice."""
+    return (resources.files("pytest_hierexport._tools") / "workflows" / name).read_text(encoding="utf-8")
 
 
 def to_configure(project: Path) -> str:
