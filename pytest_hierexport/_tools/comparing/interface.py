@@ -84,20 +84,12 @@ def _type(declared: onnx.TypeProto) -> str:
     kind = declared.WhichOneof("value")
     if kind in {"sequence_type", "optional_type"}:
         return f"{kind.removesuffix('_type')}({_type(getattr(declared, kind).elem_type)})"
-    if kind == "map_type":
-        return f"map({_element(declared.map_type.key_type)}, {_type(declared.map_type.value_type)})"
-    if kind == "tensor_type":
-        return _tensor(declared.tensor_type)
-    if kind == "sparse_tensor_type":
-        return f"sparse({_tensor(declared.sparse_tensor_type)})"
-    if kind == "opaque_type":
-        return f"opaque({json.dumps(declared.opaque_type.domain)}, {json.dumps(declared.opaque_type.name)})"
-    return "of an unknown type"
-
-
-def _tensor(declared: onnx.TypeProto.Tensor | onnx.TypeProto.SparseTensor) -> str:
-    element = _element(declared.elem_type)
-    return f"{element}[{', '.join(map(_dimension, declared.shape.dim))}]" if declared.HasField("shape") else element
+    if kind != "tensor_type":  # no value of PyTorch has such a type
+        return " ".join(str(declared).split()) or "of an unknown type"
+    tensor = declared.tensor_type
+    known = tensor.elem_type in onnx.TensorProto.DataType.values()
+    element = onnx.TensorProto.DataType.Name(tensor.elem_type) if known else f"type {tensor.elem_type}"
+    return f"{element}[{', '.join(map(_dimension, tensor.shape.dim))}]" if tensor.HasField("shape") else element
 
 
 def _dimension(declared: onnx.TensorShapeProto.Dimension) -> str:
@@ -105,8 +97,3 @@ def _dimension(declared: onnx.TensorShapeProto.Dimension) -> str:
     if kind != "dim_param":
         return "?" if kind is None else str(declared.dim_value)
     return declared.dim_param if _SIZE_NAME.fullmatch(declared.dim_param) else json.dumps(declared.dim_param)
-
-
-def _element(data_type: int) -> str:
-    known = data_type in onnx.TensorProto.DataType.values()
-    return onnx.TensorProto.DataType.Name(data_type) if known else f"type {data_type}"
