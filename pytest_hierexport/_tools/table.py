@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_hierexport._text import one_line
 
@@ -18,20 +18,18 @@ def indented(level: int, name: str) -> str:
     return indent + one_line(name)
 
 
-def table(rows: Callable[[], Iterable[Sequence[str]]], width: int | None = None) -> Iterator[str]:
-    """Yield a line for each row, the titles first; `rows` is called twice, so that they are not kept in memory.
+def table(rows: Iterable[Sequence[str]], width: int | None = None) -> Iterator[str]:
+    """Yield a line for each row, the titles first.
 
     Names that exceed the width of the terminal are cut; none is cut without a width.
     """
     from rich.cells import cell_len, set_cell_size
 
-    titles = next(iter(rows()))
-    widths = [0] * len(titles)
-    for row in rows():
-        widths = [max(size, cell_len(cell)) for size, cell in zip(widths, row, strict=True)]
-    room = None if width is None else max(len(titles[0]), width - sum(size + 2 for size in widths[1:]))
+    rows = list(rows)
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    room = None if width is None else max(len(rows[0][0]), width - sum(size + 2 for size in widths[1:]))
     widths[0] = min(widths[0], room or _WIDEST_NAME)
-    for name, *numbers in rows():
+    for name, *numbers in rows:
         is_whole = room is None and cell_len(name) > widths[0]
         cells = (number.rjust(size) for number, size in zip(numbers, widths[1:], strict=True))
         yield "  ".join([name if is_whole else set_cell_size(name, widths[0]), *cells])

@@ -15,8 +15,9 @@ from pytest_hierexport._tools.analysis.figures import ModuleFilter, instances
 from pytest_hierexport._tools.tagged_file import TaggedFile
 
 DEEPEST = 200
-"""The most levels of modules if each row has its whole tag: the memory for tags grows with the square of the levels."""
+"""The most levels of modules if each row has its whole tag: the memory for tags grows with the square of the levels.
 
+In JSON a level is an object in a list: Python's parser fails at 490 levels, others earlier."""
 
 LISTED = {
     "origins": ("kind", "key", "operator", "origins"),
@@ -92,15 +93,15 @@ def contaminated_nodes(file: TaggedFile, selector: str) -> list[dict[str, Any]]:
     )
 
 
-def check_height(height: int) -> None:
-    """Check that the modules have few enough levels for rows with whole tags.
+def check_height(
+    height: int,
+    where: str = "where each row has its tag",
+    do: str = "look at the table or the tree, which take any depth",
+) -> None:
+    """Check that the modules have few enough levels for rows with whole tags, or for JSON.
 
     Raises:
         UsageError: They have more than `DEEPEST`.
     """
     if height > DEEPEST:
-        raise UsageError(
-            f"at most {DEEPEST} levels of modules where each row has its tag",
-            found=f"{height:,} levels",
-            do="look at the table or the tree, which take any depth",
-        )
+        raise UsageError(f"at most {DEEPEST} levels of modules {where}", found=f"{height:,} levels", do=do)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 
-from pytest_hierexport._errors import UsageError
 from pytest_hierexport._text import counted, one_line
 from pytest_hierexport._tools.analysis.figures import Analysis, ModuleFigures
-from pytest_hierexport._tools.analysis.listing import check_height
+from pytest_hierexport._tools.analysis.listing import DEEPEST, check_height
 from pytest_hierexport._tools.table import DEEPEST_INDENT, indented, table
 
 _COLUMNS = ("level", "tag", "path", "class", "calls", "nodes", "own_nodes", "parameters")
 
 _UNTAGGED = "(untagged)"
 _MOST_PATHS = 8
-_DEEPEST_NESTING = 200
-"""The most levels of modules in JSON, where a level is an object in a list. Python's parser fails at 490 levels, others
-earlier."""
 
 
 def as_dict(analysis: Analysis, depth: int | None = None) -> dict[str, object]:
@@ -31,12 +26,8 @@ def as_dict(analysis: Analysis, depth: int | None = None) -> dict[str, object]:
 
 def _nested(root: ModuleFigures, depth: int | None) -> dict[str, object]:
     deepest = max(level for level, _ in root.rows(depth))
-    if deepest > _DEEPEST_NESTING:
-        raise UsageError(
-            f"at most {_DEEPEST_NESTING} levels of modules in JSON, which its parsers can read",
-            found=f"{deepest:,} levels",
-            do=f"add --depth {_DEEPEST_NESTING} or less, or choose another format",
-        )
+    do = f"add --depth {DEEPEST} or less, or choose another format"
+    check_height(deepest, "in JSON, which its parsers can read", do)
     document: list[dict[str, object]] = []
     children = [document]
     for level, figures in root.rows(depth):
@@ -51,7 +42,7 @@ def as_lines(analysis: Analysis, name: str, depth: int | None = None, width: int
 
     See :func:`table` for the width.
     """
-    yield from table(partial(_rows, analysis, depth), width)
+    yield from table(_rows(analysis, depth), width)
     yield from _totals(analysis, name)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from pytest_hierexport._calls.hierarchy import ROOT
@@ -33,7 +32,7 @@ def as_lines(
 
     See :func:`table` for the width.
     """
-    yield from table(partial(_rows, profile, depth, by_class=by_class), width)
+    yield from table(_rows(profile, depth, by_class=by_class), width)
     kernels = profile.run_time - profile.outside_time
     yield ""
     yield f"run: {_ms(profile.run_time)} ms, the sum of each node's median; runs: {profile.runs:,}"
