@@ -33,12 +33,12 @@ from pytest_hierexport import (
     prove,
     read,
 )
-from pytest_hierexport._calls.attribution import Origins
+from pytest_hierexport._calls.attribution import Origins, order_origins
 from pytest_hierexport._cases import select
 from pytest_hierexport._onnx.graph import operators
 from pytest_hierexport._rules.registry import BUILT_IN
 from pytest_hierexport._snapshot import text
-from pytest_hierexport._tools.modules import outlining, region
+from pytest_hierexport._tools.modules import outlining
 from pytest_hierexport._tools.modules.flattening import flatten
 from pytest_hierexport.cli import main
 from schemas import strict_schema
@@ -392,11 +392,11 @@ def test_documented_commands_print_what_is_shown(
 def test_origins_of_a_shared_body_are_united_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
-    def counting(hierarchy: Hierarchy, several: Sequence[Origins]) -> Origins:
-        made.append(sum(map(len, several)))
-        return region.united(hierarchy, several)
+    def counting(hierarchy: Hierarchy, origins: Sequence[Origin]) -> Origins:
+        made.append(len(origins))
+        return order_origins(hierarchy, origins)
 
-    monkeypatch.setattr(outlining, "united", counting)
+    monkeypatch.setattr(outlining, "order_origins", counting)
     names = ["x", *(f"v{i}" for i in range(8))]
     nodes = [helper.make_node("Neg", [names[i]], [names[i + 1]]) for i in range(8)]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in (names[0], names[-1])]

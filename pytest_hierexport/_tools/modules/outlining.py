@@ -23,7 +23,7 @@ from typing import Any
 import onnx_ir as ir
 from onnx_ir.passes.common import TopologicalSortPass
 
-from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, order_origins
 from pytest_hierexport._onnx.graph import subgraphs_ir, walk
 from pytest_hierexport._onnx.inlining import name_results
 from pytest_hierexport._onnx.ir_tags import write
@@ -40,7 +40,6 @@ from pytest_hierexport._tools.modules.region import (
     nodes_inside,
     note_origins,
     origins_of,
-    united,
 )
 from pytest_hierexport._tools.tagged_file import module_tree
 
@@ -118,7 +117,7 @@ class _Outliner:
     functions: dict[Hashable, ModuleFunction] = field(default_factory=dict)
     """By the class and the key of the regions that share the function."""
     outside: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    shared: dict[ir.Node | ir.Value, list[Origins]] = field(default_factory=dict)
+    shared: dict[ir.Node | ir.Value, list[Origin]] = field(default_factory=dict)
     """By node or initializer of a shared function: its origins, and those of the parts that it replaced."""
 
     def __post_init__(self) -> None:
@@ -229,8 +228,8 @@ class _Outliner:
         Their nodes get the origins of all nodes that they replaced, here and not one by one before, which would take
         quadratic time.
         """
-        for part, several in self.shared.items():
-            note_origins(part, united(self._hierarchy, several))
+        for part, origins in self.shared.items():
+            note_origins(part, order_origins(self._hierarchy, origins))
         made = tuple(reversed(self.functions.values()))
         by_class: dict[str, list[str]] = defaultdict(list)
         for each in self.functions.values():
@@ -252,7 +251,7 @@ class _Outliner:
     def _share(self, kept: Iterable[ir.Node], dropped: Iterable[ir.Node]) -> None:
         """Collect the origins of the nodes that a function's nodes replace, and of the initializers in subgraphs."""
         for part, equal in zip(_parts(kept), _parts(dropped), strict=True):
-            self.shared.setdefault(part, [origins_of(part)]).append(origins_of(equal))
+            self.shared.setdefault(part, [*origins_of(part)]).extend(origins_of(equal))
 
 
 def _parts(nodes: Iterable[ir.Node]) -> Iterator[ir.Node | ir.Value]:

@@ -16,7 +16,7 @@ from functools import cached_property
 
 import onnx_ir as ir
 
-from pytest_hierexport._calls.attribution import Attribution, Origins, order_origins
+from pytest_hierexport._calls.attribution import Attribution, Origins
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._onnx.graph import inventory_ir, subgraphs_ir
 from pytest_hierexport._onnx.order import topological_order
@@ -52,13 +52,6 @@ def attribution_on(model: ir.Model, hierarchy: Hierarchy) -> Attribution:
         {key: origins_of(node) for key, node in parts.nodes},
         {key: origins_of(value) for key, value in parts.initializers},
     )
-
-
-def united(hierarchy: Hierarchy, several: Sequence[Origins]) -> Origins:
-    """Return the union of several parts' origins in order; equal origins are returned unchanged."""
-    if len(set(several)) == 1:
-        return several[0]
-    return order_origins(hierarchy, [origin for origins in several for origin in origins])
 
 
 def holders(model: ir.Model) -> dict[ir.Graph, ir.Node]:
