@@ -33,8 +33,6 @@ from pytest_hierexport._tools.divergence.pairs import (
 from pytest_hierexport._tools.divergence.sides import Side, matched_names
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from pytest_hierexport._proof.owners import Graph
 
 _LACKING = "the other graph lacks it"
@@ -70,7 +68,7 @@ def compare_with_graph(reference: Side, other: Side, depth: int | None, matched:
         outputs += [measured_pair(value, array, name, arrays, other) for name in names]
         names = [name for name in by_tag.get(value, ()) if name in arrays and not _is_rearranged(arrays[name], array)]
         guesses.append(possible_pairs(value, array, dict.fromkeys(names, 1), arrays, other))
-    pairs = without_false(reference.graph.model, [*chosen_pairs(guesses), *_nearest(pairs)])
+    pairs = without_false(reference.graph, [*chosen_pairs(guesses), *_nearest(pairs)])
     compared = worst_by_name((str(pair.key), pair) for pair in outputs)
 
     def row(boundary: Boundary, pair: Pair | None) -> Row:
@@ -87,26 +85,28 @@ def _forms(reference: Graph, other: Graph, same: Mapping[str, str]) -> dict[str,
 
     A quantizer drops a `Relu` where the range of its integers clips, and gives the name to the value before it.
     """
-    old = {value.name: node.op_type for node in reference.model.graph for value in node.outputs}
-    new = {value.name: (node.op_type, value) for node in other.model.graph for value in node.outputs}
     matched = {*same.values()}
     found: dict[str, list[str]] = {}
     for name, other_name in same.items():
-        operator, value = new.get(other_name, (None, None))  # an input, where the other graph computes nothing
-        if value is not None and operator != old.get(name):
-            for form in takewhile(lambda form: form not in matched, _made_of(value, other.constants)):
+        if _operator(other, other_name) not in {None, _operator(reference, name)}:
+            for form in takewhile(lambda form: form not in matched, _made_of(other, other_name)):
                 found.setdefault(form, []).append(name)
     return found
 
 
-def _made_of(value: ir.Value, constants: AbstractSet[str]) -> Iterator[str]:
-    """Yield the names of the values that are computed from a value and constants, while nothing else takes them."""
-    while len(consumers := value.consumers()) == 1 and not value.is_graph_output():
-        taken = {each.name for each in consumers[0].inputs if each is not None and each is not value}
-        if len(consumers[0].outputs) > 1 or not taken <= constants:
+def _operator(graph: Graph, value: str) -> str | None:
+    """Return the operator that computes a value; None for an input or a stored value."""
+    return graph.nodes[graph.producer[value]].operator if value in graph.producer else None
+
+
+def _made_of(graph: Graph, value: str) -> Iterator[str]:
+    """Yield the values that are computed from a value and constants, while nothing else takes them."""
+    while len(consumers := graph.consumers.get(value, [])) == 1 and value not in graph.outputs:
+        node = graph.nodes[consumers[0]]
+        if len(node.outputs) != 1 or not {*node.inputs} - {value} <= graph.constants:
             break
-        value = consumers[0].outputs[0]
-        yield str(value.name)
+        value = node.outputs[0]
+        yield value
 
 
 def _nearest(pairs: list[Pair]) -> list[Pair]:

@@ -12,7 +12,7 @@ them by value. In a graph that changed, even the nearest value may be another on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ from pytest_hierexport._tools.divergence.results import Gap
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from pytest_hierexport._proof.owners import Graph
     from pytest_hierexport._tools.divergence.sides import Side
 
 Key = int | str
@@ -99,31 +100,15 @@ def chosen_pairs(candidates: Iterable[Sequence[Pair]]) -> list[Pair]:
     return [pair for pair in chosen if not pair.gap.parted or pair.nearness <= best[pair.key]]
 
 
-def without_false(reference: ir.Model, pairs: Iterable[Pair]) -> list[Pair]:
+def without_false(reference: Graph, pairs: Sequence[Pair]) -> list[Pair]:
     """Drop the pairs beyond the tolerance on which a value within it depends: an error would show there too.
 
     Under another name, a value is known by its call and its place alone. It may be another value of the call, such as
     the MatMul before a bias that a fusion took away (bert_dynamic and mamba, optimized by ONNX Runtime).
     """
-    pairs = list(pairs)
-    sound = {pair.key for pair in pairs if not pair.gap.parted}
-    values = {str(value.name): value for node in reference.graph.all_nodes() for value in node.outputs}
-    return [
-        pair
-        for pair in pairs
-        if not pair.gap.parted or pair.value == pair.key or sound.isdisjoint(_dependents(values[str(pair.key)]))
-    ]
-
-
-def _dependents(value: ir.Value) -> Iterator[str | None]:
-    """Yield the names of all values that are computed from a value, the nearest first."""
-    seen, pending = {value}, [value]
-    for at in pending:
-        for output in (output for consumer, _ in at.uses() for output in consumer.outputs):
-            if output not in seen:
-                seen.add(output)
-                pending.append(output)
-                yield output.name
+    sound = [str(pair.key) for pair in pairs if not pair.gap.parted and pair.key in reference.producer]
+    needed = {value for node in reference.upstream(sound, ()) for value in reference.nodes[node].inputs}
+    return [pair for pair in pairs if not pair.gap.parted or pair.value == pair.key or pair.key not in needed]
 
 
 def same_values(before: ir.Model, after: ir.Model, known: Matched) -> dict[str, str]:
