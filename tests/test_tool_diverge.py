@@ -789,3 +789,14 @@ def test_value_in_another_layout_is_no_wrong_one() -> None:
     found = diverge(reference, other, {"x": X.numpy()[:, :4]})
     assert adding(found) == parting(found) == ["scale"]
     assert found.ranking[0].includes == ("act", "proj")
+
+
+def test_stored_value_may_be_named_as_a_part_is() -> None:
+    def shifted(by: float) -> ir.Model:
+        text, stored = "g (float[2] x) => (float[2] y) { h = Abs(x) y = Add(h, b) }", np.full(2, by, np.float32)
+        model = tagged(text, {"b": stored}, {"h": "first", "y": "second"})
+        model.graph.initializers["b"].name = "h/own"
+        return model
+
+    found = diverge(shifted(1), shifted(2), {"x": np.ones(2, np.float32)})
+    assert adding(found) == ["second"]

@@ -120,8 +120,8 @@ def _with_deltas(side: Side, zeros: Mapping[str, Array], deltas: Mapping[str, st
 
 def _unused_ending(side: Side) -> str:
     """Return an ending of names that no name of the graph has."""
-    endings = numbered("/own", "_")
-    return next(end for end in endings if not any(name.endswith(end) for name in side.graph.producer))
+    names = (*side.graph.producer, *side.graph.inputs, *side.graph.initializers)
+    return next(end for end in numbered("/own", "_") if not any(name.endswith(end) for name in names))
 
 
 def _add(proto: onnx.ModelProto, node: onnx.NodeProto, renamed: Container[str], label: str) -> None:
