@@ -115,6 +115,16 @@ def test_module_is_found_without_importing_its_packages(tmp_path: Path) -> None:
     assert find_module("not a name", tmp_path) is None
 
 
+def test_module_is_found_in_folders_that_are_no_packages(tmp_path: Path) -> None:
+    folder = tmp_path / "outer_folder" / "inner_folder" / "deep_folder"
+    folder.mkdir(parents=True)
+    (folder / "m.py").write_text("def build(): return __name__\n")
+    assert file_of(find_module("outer_folder.inner_folder.deep_folder.m", tmp_path)) == folder / "m.py"
+    assert "outer_folder" not in sys.modules
+    name = "outer_folder.inner_folder.deep_folder.m"
+    assert load_from_module(name, "build", tmp_path) == name
+
+
 def test_functions_are_listed_from_the_source_alone(tmp_path: Path) -> None:
     file = tmp_path / "listed.py"
     file.write_text("import nothing_of_this_name\n\ndef build(): ...\n")

@@ -47,11 +47,20 @@ def _find(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
     parts = name.split(".")
     for i, part in enumerate(parts):
         finders = [finder for finder in sys.meta_path if part.isidentifier() and hasattr(finder, "find_spec")]
-        found = (finder.find_spec(".".join(parts[: i + 1]), path) for finder in finders)
+        found = (_found_by(finder, ".".join(parts[: i + 1]), path) for finder in finders)
         spec = next(filter(None, found), None)
         if spec is None:
             return None
         path = list(spec.submodule_search_locations or ())
+    return spec
+
+
+def _found_by(finder: Any, name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    try:
+        spec: ModuleSpec | None = finder.find_spec(name, path)
+    except KeyError:
+        # A namespace package asks for its parent, which is not imported; one of the last name alone has no parent.
+        spec = finder.find_spec(name.rpartition(".")[2], path)
     return spec
 
 
