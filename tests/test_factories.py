@@ -54,6 +54,58 @@ def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
     assert built[0] == built[2] != built[1]
 
 
+def two_folders(home: Path, *, helpers: tuple[str, str], imports: str = "from its_helper import VALUE") -> list[Path]:
+    """Write a factory in each of two folders that returns the value of the helper beside it."""
+    for folder, helper in zip("ab", helpers, strict=True):
+        (home / folder).mkdir()
+        (home / folder / "its_helper.py").write_text(helper)
+        (home / folder / "with_helper.py").write_text(f"{imports}\ndef build(): return VALUE\n")
+    return [home / folder / "with_helper.py" for folder in "ab"]
+
+
+def test_helper_of_another_folder_is_not_taken_silently(tmp_path: Path) -> None:
+    first, second = two_folders(tmp_path, helpers=("VALUE = 'a'\n", "VALUE = 'b'\n"))
+    assert load_from_file(first, "build") == "a"
+    with pytest.raises(CollectError, match=r"module its_helper to be its_helper\.py; found its_helper\.py, which was"):
+        load_from_file(second, "build")
+    assert load_from_file(first, "build") == "a"
+
+
+def test_helper_of_an_equal_helper_is_not_taken_silently(tmp_path: Path) -> None:
+    first, second = two_folders(tmp_path, helpers=("from its_values import VALUE\n",) * 2)
+    for file in (first, second):
+        (file.parent / "its_values.py").write_text(f"VALUE = {file.parent.name!r}\n")
+    assert load_from_file(first, "build") == "a"
+    with pytest.raises(CollectError, match="module its_values"):
+        load_from_file(second, "build")
+
+
+@pytest.mark.parametrize("imports", ["from its_helper import VALUE", "VALUE = 1\nimport json"])
+def test_helper_with_equal_content_or_unused_is_no_error(tmp_path: Path, imports: str) -> None:
+    helpers = ("VALUE = 1\n", "VALUE = 1\n" if "helper" in imports else "VALUE = 2\n")
+    files = two_folders(tmp_path, helpers=helpers, imports=imports)
+    assert [load_from_file(file, "build") for file in files] == [1, 1]
+
+
+def test_package_of_another_folder_is_not_taken_silently(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        package = tmp_path / folder / "its_package"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        (package / "values.py").write_text(f"VALUE = {folder!r}\n")
+        (package / "models.py").write_text("from .values import VALUE\ndef build(): return VALUE\n")
+    assert load_from_file(tmp_path / "a" / "its_package" / "models.py", "build") == "a"
+    with pytest.raises(CollectError, match="module its_package"):
+        load_from_file(tmp_path / "b" / "its_package" / "models.py", "build")
+
+
+def test_module_of_another_root_is_not_taken_silently(tmp_path: Path) -> None:
+    first, second = two_folders(tmp_path, helpers=("VALUE = 'a'\n", "VALUE = 'b'\n"))
+    assert load_from_module("with_helper", "build", first.parent, first) == "a"
+    with pytest.raises(CollectError, match="module its_helper"):
+        load_from_module("with_helper", "build", second.parent, second)
+
+
 def test_a_class_is_called_the_same_whatever_was_imported_before(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pytest_hierexport._cases.neighbours import check_neighbours, check_taken
 from pytest_hierexport._errors import CollectError, UsageError, proposal, source_place
 from pytest_hierexport._files.paths import absolute, text_digest
 
@@ -72,20 +73,25 @@ def bring_in_reach(module: str, root: Path) -> ModuleSpec | None:
     return found
 
 
-def load_from_module(module: str, name: str, root: Path) -> object:
+def load_from_module(module: str, name: str, root: Path, file: Path | None = None) -> object:
     """Import a module and call the function of that name in it.
 
     Args:
         module: The module's dotted name.
         name: The function's name; dotted for one inside a class.
         root: A folder to import from if `sys.path` does not have the module.
+        file: The module's file, where it was found before anything was imported.
     """
     bring_in_reach(module, root)
+    if file is not None:
+        check_taken(module, file)
+        check_neighbours(file, module)
     return call_by_name(importlib.import_module(module), name)
 
 
 def load_from_file(path: Path, name: str) -> object:
     """Import a file, its folder on `sys.path`, and call the function of that name in it."""
+    check_neighbours(path, _import_name(path)[1])
     return call_by_name(_import_file(path), name)
 
 

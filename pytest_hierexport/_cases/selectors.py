@@ -206,7 +206,7 @@ def _module_factory(selector: str, root: Path) -> Case:
         )
     if (file := file_of(found)) is not None:
         check_defined(file, name, "a factory named")
-    return Case(name.rpartition(".")[2], partial(load_from_module, module, name, root), selector, anchor=file)
+    return Case(name.rpartition(".")[2], partial(load_from_module, module, name, root, file), selector, anchor=file)
 
 
 def _checkpoint(selector: str, root: Path) -> Case:
