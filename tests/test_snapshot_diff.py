@@ -120,6 +120,15 @@ def test_one_call_more_moves_no_later_call_of_an_instance() -> None:
     ]
 
 
+def test_item_that_runs_again_after_its_run_is_told() -> None:
+    before = "/Net\n/Net/Layer.{0..1} ×2: Add 1\n"
+    assert diff(before, f"{before}/Net/Layer.1@1: Add 1\n") == ["+ /Net/Layer.1@1: Add 1"]
+    assert diff("/Net\n/Net/Layer.0: Add 1\n/Net/Layer.1\n", "/Net\n/Net/Layer.{0..1} ×2\n/Net/Layer.0@1: Add 1\n") == [
+        "~ /Net/Layer.0: Add 1 → 0",
+        "+ /Net/Layer.0@1: Add 1",
+    ]
+
+
 def test_layer_that_runs_once_more_is_one_change() -> None:
     assert diff("/A/L@{0..1} ×2: Add 1\n", "/A/L@{0..2} ×3: Add 1\n") == ["+ /A/L@2: Add 1"]
 

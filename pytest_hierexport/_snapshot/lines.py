@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 LINE = re.compile(r"(?P<tag>.*?)(?: ×(?P<times>\d+))?(?:: (?P<operators>\S+ \d{1,18}(?:, \S+ \d{1,18})*))?")
@@ -51,14 +50,16 @@ def members(tag: str) -> Iterator[str]:
 def relative(tags: Iterable[str]) -> dict[str, str]:
     """Map tags to ones whose `@k` count the calls below one call: `/Net/Loop@3/Cell@3` to `/Net/Loop@3/Cell`."""
     found: dict[str, str] = {}
-    counted: Counter[tuple[str, str]] = Counter()
+    counted: dict[tuple[str, str], int] = {}
     for tag in tags:
         above, slash, segment = tag.rpartition("/")
         own, _, call = segment.partition("@")
         ends = [int(number) for number in re.findall(r"\d+", call)] or [0]
-        first = counted[above, own]
-        counted[above, own] += max(1, ends[-1] - ends[0] + 1)
-        last = counted[above, own] - 1
+        # A folded run holds calls of each of its items, which may run again on lines of their own.
+        items = [(above, item) for item in members(own)]
+        first = max((counted.get(item, 0) for item in items), default=0)
+        last = first + max(0, ends[-1] - ends[0])
+        counted |= dict.fromkeys(items, last + 1)
         numbers = f"@{{{first}..{last}}}" if last > first else f"@{first}" if first else ""
         found[tag] = f"{found.get(above, above)}{slash}{own}{numbers}"
     return found
