@@ -490,10 +490,13 @@ def test_an_update_writes_over_no_file_that_is_no_snapshot(project: Project) -> 
     assert notes.read_text() == "read me\n"
 
 
-def test_an_update_resolves_the_conflict_of_a_merge(held: Project) -> None:
+def test_merge_conflict_is_told_and_resolved_by_an_update(held: Project) -> None:
     snapshot = held.path / "__hierexport__" / "build.txt"
     text = snapshot.read_text()
     snapshot.write_text(f"<<<<<<< HEAD\n{text}=======\n/Other\n>>>>>>> other\n")
+    result = held.run(MODELS, "-k", "snapshot")
+    result.stdout.fnmatch_lines(["the snapshot of build cannot be read", "*found *the conflict markers of a merge"])
+    result.stdout.no_fnmatch_line("*~ /*")
     assert held.run(MODELS, *UPDATE).ret == 0
     assert snapshot.read_text() == text
 

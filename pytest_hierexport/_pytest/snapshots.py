@@ -21,7 +21,7 @@ from pytest_hierexport._pytest.options import is_updating
 from pytest_hierexport._pytest.orphans import former
 from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._rules.base import Violation
-from pytest_hierexport._snapshot import is_detailed
+from pytest_hierexport._snapshot import has_conflict, is_detailed
 from pytest_hierexport._snapshot.diff import Difference, compare, headline, lines_of
 from pytest_hierexport._text import aligned, one_line
 
@@ -94,14 +94,13 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
 def _unreadable(file: Path) -> str | None:
     """Return why a snapshot cannot be read, None where it can, or where there is none."""
     try:
-        file.read_text(encoding="utf-8")
+        return "the conflict markers of a merge" if has_conflict(file.read_text(encoding="utf-8")) else None
     except FileNotFoundError:
         return None
     except OSError as error:
         return "a folder" if file.is_dir() else str(error.strerror)
     except UnicodeDecodeError:
         return "not UTF-8 text"
-    return None
 
 
 @dataclass(frozen=True)

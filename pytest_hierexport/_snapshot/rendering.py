@@ -22,8 +22,9 @@ from pytest_hierexport._snapshot.lines import LINE
 from pytest_hierexport._text import one_line
 
 UNTAGGED = "(untagged)"
+_MARKERS = ("<<<<<<< ", "||||||| ", "=======", ">>>>>>> ")
 # A snapshot with the conflict markers of a merge is one still: an update resolves the conflict.
-_LINE_STARTS = ("/", UNTAGGED, "<<<<<<< ", "||||||| ", "=======", ">>>>>>> ")
+_LINE_STARTS = ("/", UNTAGGED, *_MARKERS)
 
 _DEEPEST = 300
 """Folding is recursive. Modules nest no deeper than this: Python allows 1,000 frames, and each call takes three."""
@@ -33,6 +34,11 @@ def is_snapshot(path: Path) -> bool:
     """Whether a file holds a snapshot, perhaps cut or in another encoding, or is empty."""
     lines = _read(path)
     return lines is not None and all(line.startswith(_LINE_STARTS) for line in lines)
+
+
+def has_conflict(text: str) -> bool:
+    """Whether a snapshot's text has the conflict markers of a merge."""
+    return any(line.startswith(_MARKERS) for line in text.splitlines())
 
 
 def is_hierarchy(path: Path) -> bool:
