@@ -32,9 +32,10 @@ def test_model_of_the_hook_is_selected_by_its_name(project: Project) -> None:
     assert "tower" not in result.stdout.str()
 
 
-def test_command_that_repeats_selects_the_model_of_the_hook(project: Project) -> None:
-    project.write("conftest.py", CONFTEST)
-    project.write("pytest.ini", "[pytest]\n")
+@pytest.mark.parametrize("conftest", ["conftest.py", "tests/conftest.py"])
+def test_command_that_repeats_selects_the_model_of_the_hook(project: Project, conftest: str) -> None:
+    project.write(conftest, CONFTEST)
+    project.write("pytest.ini", "[pytest]\npythonpath = .\n")
     project.write("__hierexport__/tower.txt", "/Other\n")
     failing = project.run("-k", "snapshot and tower")
     line = next(line for line in failing.outlines if line.startswith("  repeat"))

@@ -18,11 +18,15 @@ from pytest_hierexport._files.paths import CONFIGURATIONS
 from pytest_hierexport._pytest.options import in_repeat
 from pytest_hierexport._pytest.plan import Plan
 
+_HOOKS = "pytest_hierexport_models", "pytest_hierexport_rules"
+
 
 def repeat_command(plan: Plan, case: Case, test: str, *more: str) -> str:
     """Return the command that runs one item again, from the folder that pytest was started in."""
-    item = plan.item_id(case, test, plan.settings.here)
-    return shlex.join(["pytest", *more, *_options(plan, [case.source], plan.anchor(case)), item])
+    item, anchor = plan.item_id(case, test, plan.settings.here), plan.anchor(case)
+    # pytest loads the conftests on the way to a path, and those of `test*` folders only without one.
+    hidden = [path for path in plan.conftests(*_HOOKS) if path.parent not in (anchor, *anchor.parents)]
+    return shlex.join(["pytest", *more, *_options(plan, [case.source], anchor), *map(plan.shown, hidden), item])
 
 
 def update_command(plan: Plan) -> str:

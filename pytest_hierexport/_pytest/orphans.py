@@ -32,6 +32,7 @@ from pytest_hierexport._text import escape
 _CHECKED = frozenset({Status.PASSED, Status.FAILED})
 _FILES = ".toml", ".ini", ".cfg", "conftest.py"
 """The endings of manifests, configuration files and conftests."""
+_HOOK = "pytest_hierexport_models"
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ def _selections_of(plan: Plan, case: Case) -> list[Path | str]:
         return ["--hierexport-after"]
     by_ini = ini is not None and (settings.given.models is None or case.source in (settings.stated.models or ()))
     files = [path for path in (case.manifest, ini if by_ini else None) if path is not None]
-    files += _conftests(plan) if by_ini and exported_case(case).name in plan.in_code else []
+    files += plan.conftests(_HOOK) if by_ini and exported_case(case).name in plan.in_code else []
     return [*files] or [EVERYTHING if case.source in ZOO else case.source]
 
 
@@ -209,12 +210,5 @@ def _whole(plan: Plan) -> list[Path | str]:
     # The source of a single model, or of the result of its step, is `models.toml::name`.
     stating = [case.manifest for case in plan.cases if case.manifest == absolute(settings.base / case.source)]
     whole: list[Path | str] = [manifest for manifest in stating if manifest is not None]
-    whole += [ini, *_conftests(plan)] if ini is not None and by_ini else []
+    whole += [ini, *plan.conftests(_HOOK)] if ini is not None and by_ini else []
     return [*whole, EVERYTHING] if EVERYTHING in settings.selectors else whole
-
-
-def _conftests(plan: Plan) -> list[Path]:
-    """Return the conftests with a hook for models: pytest loads those alone that the paths on its command line need."""
-    hooks = plan.config.hook.pytest_hierexport_models.get_hookimpls()
-    paths = (Path(getattr(hook.plugin, "__file__", None) or "") for hook in hooks)
-    return sorted(path for path in paths if path.name == "conftest.py")

@@ -105,6 +105,12 @@ class Plan:
             anchors[self.anchor(case)] += (case,)
         return anchors
 
+    def conftests(self, *hooks: str) -> list[Path]:
+        """Return the conftests that have these hooks; pytest loads those that the paths on its command line need."""
+        found = [each for hook in hooks for each in getattr(self.config.hook, hook).get_hookimpls()]
+        paths = {Path(getattr(each.plugin, "__file__", None) or "") for each in found}
+        return sorted(path for path in paths if path.name == "conftest.py")
+
     def durations(self) -> dict[str, float]:
         """Return the seconds that the tests of each case took, of the cases in the file of durations."""
         recorded = read_durations(self.settings.durations)
