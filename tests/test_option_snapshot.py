@@ -357,6 +357,18 @@ def test_an_orphan_whose_only_configuration_is_gone_is_removed(dropped: Project)
     assert snapshots(dropped) == {"high.txt"}
 
 
+def test_orphan_of_a_file_that_pytest_left_is_removed(dropped: Project) -> None:
+    dropped.write("tox.ini", "[tox]\n[pytest]\nhierexport_models = my_model.py::build\n")
+    assert dropped.run("--snapshot-update", "-m", "hierexport").ret == 0
+    arguments = ("--hierexport-models=models.toml", "-m", "hierexport", "--snapshot-update")
+    assert dropped.run(*arguments).ret == 0
+    assert snapshots(dropped) == {"high.txt", "build.txt"}
+    dropped.write("tox.ini", "[tox]\n")
+    dropped.write("pyproject.toml", "[tool.pytest.ini_options]\n")
+    assert dropped.run(*arguments).ret == 0
+    assert snapshots(dropped) == {"high.txt"}
+
+
 def test_an_ini_without_own_models_still_names_its_orphans(dropped: Project) -> None:
     ini = dropped.write("pytest.ini", "[pytest]\nhierexport_models = my_model.py::build, sub/models.toml\n")
     dropped.write("sub/models.toml", ONE.replace("my_model.py", "../my_model.py"))

@@ -33,6 +33,8 @@ _CHECKED = frozenset({Status.PASSED, Status.FAILED})
 _FILES = ".toml", ".ini", ".cfg", "conftest.py"
 """The endings of manifests, configuration files and conftests."""
 _HOOK = "pytest_hierexport_models"
+_OF_OTHERS = {"tox.ini": "[pytest]", "setup.cfg": "[tool:pytest]"}
+"""The configuration files that other tools read too, with the section that makes them pytest's."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,11 @@ class _Folder:
         return {owner for owner in owners if owner not in self.whole and not self._is_gone(owner)}
 
     def _is_gone(self, owner: str) -> bool:
-        return owner.endswith(_FILES) and not (self.path.parent / owner).exists()
+        """Whether an owner is a file that is there no more, or that pytest has left to other tools."""
+        path = self.path.parent / owner
+        section = _OF_OTHERS.get(path.name)
+        is_there = path.exists() and (section is None or section in path.read_text("utf-8", errors="replace"))
+        return owner.endswith(_FILES) and not is_there
 
     def _is_there(self, owner: str) -> bool:
         return owner.endswith(_FILES) and not self._is_gone(owner)
