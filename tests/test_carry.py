@@ -103,6 +103,15 @@ def test_reshape_that_replaces_another_one_is_a_fusion() -> None:
     assert found == {"e": [("a", "traced")], "r": [("b", "fused")], "y": [("b", "traced")]}
 
 
+def test_cast_to_the_same_type_is_no_part_of_a_fusion() -> None:
+    # Llama by TorchScript: the residual takes what a normalisation converted from float to float.
+    before = """g (float[2] x) => (float[2] y) {
+        c = Cast<to = 1>(x) e = Exp(c) h = Neg(e) sum = Add(c, h) y = Sigmoid(sum) }"""
+    after = "g (float[2] x) => (float[2] y) { h = local.Norm(x) y = local.SkipNorm(x, h) }"
+    found = carried(before, after, c="a", e="a", h="a", sum="b", y="c")
+    assert found == {"h": [("a", "fused")], "y": [("b", "fused"), ("c", "fused")]}
+
+
 def test_fused_node_that_nothing_else_takes_keeps_all_owners() -> None:
     before = model("g (float[2] x) => (float[2] w) { h = Neg(x) z = Relu(h) w = Exp(z) }")
     nodes: dict[str, tuple[Origin, ...]] = dict.fromkeys("zw", (Origin("b", Evidence.TRACED),))

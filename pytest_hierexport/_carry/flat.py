@@ -69,8 +69,15 @@ class Node:
 
     @property
     def identity_input(self) -> Value | None:
-        """The value that an `Identity` node passes through; None for any other node."""
-        return self.inputs[0] if self.operator == ("", "Identity", "") else None
+        """The value that an `Identity` passes through, or a `Cast` to the type that the value has; None for others."""
+        if self.operator == ("", "Identity", "") or (self.operator == ("", "Cast", "") and self._keeps_type):
+            return self.inputs[0]
+        return None
+
+    @property
+    def _keeps_type(self) -> bool:
+        taken = self.inputs[0]
+        return taken is not None and taken.dtype is not None and taken.dtype == self.outputs[0].dtype
 
     @property
     def varying(self) -> bool:
