@@ -136,6 +136,17 @@ class TestCalls:
         repeated = exported(Runs(lambda m, x: (m.a(x), m.a(x))[1].tanh(), a=nn.BatchNorm1d(5)))
         assert owners(repeated, "BatchNormalization") == [["a", "a@1"]]
 
+    def test_merged_call_owns_no_equal_node_beside_its_own(self) -> None:
+        layer = Runs(lambda m, x: nn.functional.linear(x, m.lin.weight.tanh()), lin=nn.Linear(4, 4))
+
+        def twice(model: Any, x: torch.Tensor) -> Any:
+            y = model.a(x)
+            return model.a(y).exp() - model.a(y)
+
+        # Of two equal nodes, one is of the first call alone, and one of the two that torch merged.
+        result = exported(Runs(twice, a=layer))
+        assert owners(result, "Transpose") == [["a"], ["a@1", "a@2"]]
+
     def test_product_with_a_transposed_constant_is_another_one(self) -> None:
         table = torch.rand(9, 9)
         turned = table.t()  # of the same memory

@@ -35,11 +35,7 @@ class Capture:
     before: Flat
     """A copy of the graph before optimization: nothing is folded or fused in it."""
     owners: Mapping[Node, tuple[str, ...]]
-    """By node of `before`: its call, then the calls whose equal operations were removed; empty where it is unknown.
-
-    In a capture by TorchScript, only branches and loops have several calls. Of any other operation, `before` has a copy
-    for each call whose equal one was removed, and carry merges these copies again; but optimizers share small constants
-    freely, so each copy of one keeps its own call."""
+    """By node of `before`: its call, then the calls whose equal operations were removed; empty where it is unknown."""
     declared: Mapping[str, tuple[str, ...]]
     """By name of a parameter or buffer, which is that of its initializer: the paths of the modules that declare it."""
     after: ir.Model

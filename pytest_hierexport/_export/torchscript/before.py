@@ -21,6 +21,7 @@ from itertools import chain, zip_longest
 import onnx_ir as ir
 
 from pytest_hierexport._calls.hierarchy import ROOT
+from pytest_hierexport._carry.tensors import constant_tensor, tensor_key
 from pytest_hierexport._export.torchscript.graph import Block, Graph, Operation
 from pytest_hierexport._export.torchscript.trace import CallNames
 
@@ -165,7 +166,7 @@ class _Builder:
         initializers = [value for number in numbers if (value := self._parameter(number)) is not None]
         given = set(block.inputs) - set(self._values)
         inputs = [self._value(number) for number in self._final.block.inputs if number in given]
-        graph = ir.Graph(inputs, [], nodes=list(self._nodes(block)), initializers=initializers)
+        graph = ir.Graph(inputs, [], nodes=[*map(self._node, block.operations)], initializers=initializers)
         graph.outputs.extend(self._value(number) for number in block.outputs if number is not None)
         return graph, self._owners
 
@@ -194,29 +195,23 @@ class _Builder:
                 name += "."
         return name
 
-    def _nodes(self, block: Block) -> Iterator[ir.Node]:
-        for operation in block.operations:
-            calls = self._graft.owners.get(operation.key, ())
-            # torch removed equal operations of the other calls: they are put beside the kept one. A branch or loop gets
-            # their calls: carry finds no equal one.
-            own = calls if operation.blocks else calls[:1]
-            yield self._node(operation, [self._value(number) for number in operation.outputs], own)
-            for call in calls[len(own) :]:
-                yield self._node(operation, [ir.Value(name=None) for _ in operation.outputs], (call,))
-
-    def _node(self, operation: Operation, outputs: list[ir.Value], owners: CallNames) -> ir.Node:
+    def _node(self, operation: Operation) -> ir.Node:
+        outputs = [self._value(number) for number in operation.outputs]
         domain, _, op_type = operation.kind.partition("::")
         names = _BRANCHES.get(operation.kind, [f"body_{i}" for i in range(len(operation.blocks))])
         graphs = [ir.AttrGraph(name, self._graph(block)) for name, block in zip(names, operation.blocks, strict=True)]
         inputs = [None if number is None else self._value(number) for number in operation.inputs]
         domain = "" if domain == "onnx" else domain
         node = ir.Node(domain, op_type, inputs, [*operation.attributes, *graphs], outputs=outputs)
-        self._owners[node] = owners
+        calls = self._graft.owners.get(operation.key, ())
+        # Small constants are shared freely, which tells nothing of ownership.
+        is_small = tensor_key(constant_tensor(node, node.attributes)) is not None
+        self._owners[node] = calls[:1] if is_small else calls
         return node
 
     def _graph(self, block: Block) -> ir.Graph:
         inputs = [self._value(number) for number in block.inputs]
-        nodes = list(self._nodes(block))
+        nodes = [*map(self._node, block.operations)]
         return ir.Graph(inputs, [self._value(number) for number in block.outputs if number is not None], nodes=nodes)
 
 
