@@ -1,12 +1,15 @@
-"""Records the inputs and outputs of the nodes of a torch graph, and finds those that a pass merged."""
+"""Records the inputs and outputs of the nodes of a torch graph, and finds duplicates and those that a pass merged."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
+# Not by its module: a conversion replaces it there.
+from torch._C import _jit_pass_cse
+
+from pytest_hierexport._export.torchscript.graph import numbers
 
 
 def number_of(node: Any) -> int:
@@ -85,38 +88,24 @@ def writes(node: Any) -> bool:
     return "!" in node.schema()
 
 
-def duplicates(graph: Any) -> list[list[int]]:
-    """Return the groups of duplicate nodes, by value numbering; none if an operation writes to one of its inputs."""
-    values: dict[int, int] = {}
-    groups: dict[Hashable, list[Any]] = {}
-    for node in nodes_of(graph):
-        if writes(node):
-            return []
-        if not node.outputsSize():
-            continue
-        inputs = tuple(values.get(value.unique(), value.unique()) for value in node.inputs())
-        expression: Hashable = (node.kind(), _attributes(node), inputs)
-        if node.isNondeterministic() or any(True for _ in node.blocks()):
-            expression = number_of(node)
-        group = groups.setdefault(expression, [])
-        group.append(node)
-        outputs = zip(node.outputs(), group[0].outputs(), strict=True)
-        values.update((value.unique(), first.unique()) for value, first in outputs)
-    return [[number_of(node) for node in nodes] for nodes in groups.values() if len(nodes) > 1]
+def duplicates(graph: Any, consumed: str) -> list[list[int]]:
+    """Return the groups of duplicate nodes that torch's pass finds in a copy of a graph.
 
-
-def _attributes(node: Any) -> Hashable:
-    """Return a key of a node's attributes; of a constant, its value: a large tensor by its place in memory."""
-    if node.kind() != CONSTANT:
-        return tuple((name, str(getattr(node, node.kindOf(name))(name))) for name in node.attributeNames())
-    value = node.output().toIValue()
-    if not isinstance(value, torch.Tensor):
-        return type(value), repr(value)
-    # A matrix and its transposition may share memory.
-    content = (value.data_ptr(), value.stride()) if value.numel() > _SMALL else str(value.tolist())
-    return str(value.dtype), tuple(value.shape), content
+    Values that nodes of the kind `consumed` take are results of the copy: the pass would keep apart what these nodes,
+    of which torch knows nothing, may write to.
+    """
+    copied = graph.copy()
+    original = dict(zip(numbers(copied), numbers(graph), strict=True))
+    for node in copied.findAllNodes(consumed, recurse=True):
+        for value in node.inputs():
+            copied.registerOutput(value)
+        node.removeAllInputs()
+    before = Survey.of(copied)
+    _jit_pass_cse(copied)
+    groups: dict[int, list[int]] = {}
+    for kept, removed in merged(before, Survey.of(copied)):
+        groups.setdefault(kept, [original[kept]]).append(original[removed])
+    return list(groups.values())
 
 
 CONSTANT = "prim::Constant"
-_SMALL = 64
-"""The number of elements up to which constants are compared by value, above by memory."""

@@ -123,7 +123,7 @@ class Trace(Observer):
         original(graph)
         marks = list(filter(_is_mark, graph.findAllNodes(_MARK, recurse=True)))
         unused = any(len(value.uses()) == 1 for mark in marks for value in mark.inputs())
-        groups = duplicates(graph) if unused else []
+        groups = duplicates(graph, _MARK) if unused else []
         for mark in marks:
             mark.removeAllInputs()
         owners = self._read(Survey.of(graph)) if groups else {}
