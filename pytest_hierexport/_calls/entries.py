@@ -21,6 +21,7 @@ from typing import Any
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._calls.modules import Module, element_count
+from pytest_hierexport._grouping import by_key
 
 _KEYS = {"cls": "class"}
 _NAMES = {key: name for name, key in _KEYS.items()}
@@ -62,9 +63,7 @@ def module_entries(
     """
     hierarchy = attribution.hierarchy
     declared = {module.path: module for module in modules}
-    calls: dict[str, list[str]] = defaultdict(list)
-    for name, call in hierarchy.items():
-        calls[call.path].append(name)
+    calls = by_key((call.path, name) for name, call in hierarchy.items())
     nodes, co_owned, held = _nodes(attribution, operators), _co_owned(attribution), _bytes(attribution, sizes)
     entries = []
     for path in _in_order([*declared, *calls], {path: hierarchy.position[names[0]] for path, names in calls.items()}):
@@ -123,18 +122,15 @@ def _in_order(paths: Iterable[str], positions: Mapping[str, int]) -> Iterator[st
     """Yield the paths and all above them, parents first; siblings by their first call, then as they are declared."""
     below = (accumulate(path.split("."), "{}.{}".format) for path in paths if path != ROOT)
     every = dict.fromkeys((ROOT, *chain.from_iterable(below)))
-    children: dict[str, list[str]] = defaultdict(list)
-    for path in every:
-        if path != ROOT:
-            children[path.rpartition(".")[0]].append(path)
+    children = by_key((path.rpartition(".")[0], path) for path in every if path != ROOT)
     first: dict[str, float] = {}
     for path in reversed(every):
-        first[path] = min([positions.get(path, math.inf), *(first[child] for child in children[path])])
+        first[path] = min([positions.get(path, math.inf), *(first[child] for child in children.get(path, ()))])
     pending = [ROOT]
     while pending:
         path = pending.pop()
         yield path
-        pending.extend(sorted(children[path], key=first.__getitem__)[::-1])
+        pending.extend(sorted(children.get(path, ()), key=first.__getitem__)[::-1])
 
 
 def to_lines(entries: Iterable[ModuleEntry]) -> str:

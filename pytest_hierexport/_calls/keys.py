@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from pytest_hierexport._grouping import by_key
+
 
 class Keys:
     """The keys of the instances that have a segment in tags.
@@ -28,9 +30,7 @@ class Keys:
         """Group the instances by holder and class name."""
         known = dict.fromkeys(instances)
         self._paths = {path for path, _ in known}
-        families: dict[tuple[str | None, str], list[str]] = {}
-        for path, class_name in known:
-            families.setdefault((self._holder(path), class_name), []).append(path)
+        families = by_key(((self._holder(path), class_name), path) for path, class_name in known)
         self._keys = {
             (path, class_name): key
             for (holder, class_name), paths in families.items()

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 
 from pytest_hierexport._carry.flat import Flat, Node, Value
+from pytest_hierexport._grouping import by_key
 
 
 class Bodies:
@@ -27,7 +28,9 @@ class Bodies:
         self.named = _named(before, after)
         """Nodes after that are known by their name, each with its node before."""
         self._kept = {*self.named.values()}
-        self._inside = {node: inside for flat in (before, after) for node, inside in _inside(flat).items()}
+        # In the bodies of each node, those in bodies of these included.
+        nodes = (*before.nodes, *after.nodes)
+        self._inside = by_key((holder, node) for node in nodes for holder in node.around)
         self._ids: dict[Hashable, int] = {}
 
     def is_unnamed(self, node: Node) -> bool:
@@ -59,12 +62,3 @@ def _named(before: Flat, after: Flat) -> dict[Node, Node]:
     # Any other node has an expression.
     impure = ((node, before.namesake(node)) for node in after.nodes if not node.pure)
     return {node: namesake for node, namesake in impure if namesake is not None}
-
-
-def _inside(flat: Flat) -> dict[Node, list[Node]]:
-    """Return the nodes in the bodies of each node, those in bodies of these included."""
-    found: dict[Node, list[Node]] = {}
-    for node in flat.nodes:
-        for holder in node.around:
-            found.setdefault(holder, []).append(node)
-    return found

@@ -13,6 +13,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from pytest_hierexport._grouping import by_key
 from pytest_hierexport._onnx.absent import is_absent
 from pytest_hierexport._onnx.operators import reads_elements
 
@@ -139,11 +140,7 @@ class Flat:
     @cached_property
     def consumers(self) -> Mapping[Value, list[Node]]:
         """The nodes that take each value."""
-        consumers: dict[Value, list[Node]] = {}
-        for node in self.nodes:
-            for value in node.operands:
-                consumers.setdefault(value, []).append(node)
-        return consumers
+        return by_key((value, node) for node in self.nodes for value in node.operands)
 
     @cached_property
     def initializer_keys(self) -> Mapping[Value, str]:

@@ -31,7 +31,7 @@ from pytest_hierexport._carry.flat import (
     types_may_agree,
 )
 from pytest_hierexport._carry.tensors import TENSOR, tensor_key, tensor_sample
-from pytest_hierexport._grouping import grouped
+from pytest_hierexport._grouping import by_key
 
 Expression = tuple[Hashable, ...]
 
@@ -59,17 +59,17 @@ class Numbering:
     @cached_property
     def by_number(self) -> dict[int, list[Value]]:
         """The values before of each number."""
-        return grouped(self.old, self.old.__getitem__)
+        return by_key((number, value) for value, number in self.old.items())
 
     @cached_property
     def by_number_after(self) -> dict[int, list[Value]]:
         """The values after of each number."""
-        return grouped(self.new, self.new.__getitem__)
+        return by_key((number, value) for value, number in self.new.items())
 
     @cached_property
     def by_expression(self) -> dict[Expression, list[Node]]:
         """The nodes before of each expression."""
-        return grouped(self.expressions_before, self.expressions_before.__getitem__)
+        return by_key((expression, node) for node, expression in self.expressions_before.items())
 
     @cached_property
     def first_before(self) -> dict[int, Value]:
@@ -117,12 +117,9 @@ def _share_type(known: Value, value: Value) -> None:
 
 def _by_sample(values: Iterable[Value]) -> dict[Hashable, list[Value]]:
     """Return large tensors by a sample of their content, without those that have no readable numbers."""
-    found: dict[Hashable, list[Value]] = {}
-    for value in values:
-        large = value.tensor is not None and tensor_key(value.tensor) is None
-        if large and (sample := tensor_sample(value.tensor)) is not None:
-            found.setdefault(sample, []).append(value)
-    return found
+    large = (value for value in values if value.tensor is not None and tensor_key(value.tensor) is None)
+    samples = ((tensor_sample(value.tensor), value) for value in large)
+    return by_key((sample, value) for sample, value in samples if sample is not None)
 
 
 def _share_contents(before: Flat, after: Flat) -> None:

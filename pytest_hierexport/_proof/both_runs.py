@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
+from pytest_hierexport._grouping import by_key
 from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.values import Candidates, Values
@@ -124,8 +125,5 @@ class BothRuns:
     @cached_property
     def givers(self) -> Mapping[int, list[str]]:
         """The calls that returned each value and were not given it."""
-        givers: dict[int, list[str]] = defaultdict(list)
-        for call, seen in self.calls.items():
-            for number in seen.returned.keys() - seen.inputs.keys():
-                givers[number].append(call)
-        return dict(givers)
+        calls = self.calls.items()
+        return by_key((number, call) for call, seen in calls for number in seen.returned.keys() - seen.inputs.keys())

@@ -24,6 +24,7 @@ import onnx
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pytest_hierexport._grouping import grouped
 from pytest_hierexport._onnx.operators import draws
 from pytest_hierexport._proof.session import Fetched
 from pytest_hierexport._proof.tensors import array_of
@@ -116,9 +117,7 @@ class _ChoiceFollower(TorchDispatchMode):
     def __init__(self, rankings: Iterable[_Ranking], draws: Iterable[Array]) -> None:
         """Follow the rankings and, in their order, the random numbers of a graph."""
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate its modes
-        self._rankings: dict[Hashable, list[_Ranking]] = defaultdict(list)
-        for ranking in rankings:
-            self._rankings[ranking.elements.shape, ranking.places.shape].append(ranking)
+        self._rankings = grouped(rankings, lambda ranking: (ranking.elements.shape, ranking.places.shape))
         self._held = list(draws)
         self.restart()
 
@@ -157,7 +156,7 @@ class _ChoiceFollower(TorchDispatchMode):
         """Put elements in an order of the graph's that differs from their own within rounding alone."""
         dim = options.get("dim", -1)
         elements, values = _array(tensor), _array(own[0])
-        for ranking in self._rankings[tensor.shape, own[1].shape]:
+        for ranking in self._rankings.get((tensor.shape, own[1].shape), ()):
             other = ranking.elements.astype(np.float64)
             tolerance = max(map(tolerance_of, (str(tensor.dtype).removeprefix("torch."), ranking.elements.dtype.name)))
             if ranking.axis % tensor.ndim != dim % tensor.ndim or (distances(elements, other) > tolerance).any():

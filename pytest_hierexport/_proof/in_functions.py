@@ -23,6 +23,7 @@ import onnx_ir as ir
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import ROOT
+from pytest_hierexport._grouping import grouped
 from pytest_hierexport._proof.inlining import calling_nodes, function_calls
 
 FunctionCalls = tuple[tuple[str, str], ...]
@@ -108,10 +109,7 @@ class InFunctions:
     def _siblings(self) -> Mapping[Hashable, list[FunctionCalls]]:
         """The calls of functions that were inlined, in order, by place."""
         nested = map(function_calls, self._model.graph.all_nodes())
-        siblings: dict[Hashable, list[FunctionCalls]] = defaultdict(list)
-        for calls in dict.fromkeys(each[: i + 1] for each in nested for i in range(len(each))):
-            siblings[self._place(calls)].append(calls)
-        return siblings
+        return grouped(dict.fromkeys(each[: i + 1] for each in nested for i in range(len(each))), self._place)
 
 
 def _function_of(calls: FunctionCalls) -> tuple[Hashable, ...]:

@@ -10,7 +10,6 @@ A :class:`Graph` is made of an inlined model and its attribution.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -21,6 +20,7 @@ import onnx_ir as ir
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import ROOT
+from pytest_hierexport._grouping import by_key
 from pytest_hierexport._onnx.operators import draws, reads_elements
 from pytest_hierexport._proof.in_functions import InFunctions
 from pytest_hierexport._proof.inlining import captured, function_calls, key, name_of, nodes_inside
@@ -124,20 +124,12 @@ class Graph:
     @cached_property
     def consumers(self) -> dict[str, list[int]]:
         """The nodes that read each value."""
-        consumers: dict[str, list[int]] = defaultdict(list)
-        for i, node in enumerate(self.nodes):
-            for value in node.inputs:
-                consumers[value].append(i)
-        return dict(consumers)
+        return by_key((value, i) for i, node in enumerate(self.nodes) for value in node.inputs)
 
     @cached_property
     def members(self) -> dict[str, list[int]]:
         """The nodes that each call owns."""
-        members: dict[str, list[int]] = defaultdict(list)
-        for i, node in enumerate(self.nodes):
-            for call in node.calls:
-                members[call].append(i)
-        return dict(members)
+        return by_key((call, i) for i, node in enumerate(self.nodes) for call in node.calls)
 
     @cached_property
     def by_elements(self) -> frozenset[str]:
