@@ -59,9 +59,8 @@ def contracted(found: Match) -> tuple[Contracted, Contracted] | None:
 
 def _kept(before: Flat, cast: Node) -> Node | None:
     """Return the cast before that gave a value of the same name and type."""
-    found = before.producer_of(cast.first_name)
-    same = found is not None and (found.operator, found.attributes) == (cast.operator, cast.attributes)
-    return found if same else None
+    found = before.namesake(cast)
+    return found if found is not None and found.attributes == cast.attributes else None
 
 
 def _floating_casts(flat: Flat, typed: Flat) -> dict[Node, Value]:

@@ -196,7 +196,7 @@ def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
     varying = {number for number in takes if known[number].varying}
     if varying and varying.isdisjoint(numbers[value] for node in found for value in node.operands):
         whole = backward_slice(before, gives, lambda value: numbers[value] in takes)
-        kept = forward_slice(varying, before, numbering, whole) | set(found)
+        kept = {*forward_slice(varying, before, numbering, whole), *found}
         found = [node for node in whole if node in kept]
     # By number: an equal value may have been given besides, through an `Identity` (a dropout of nn.TransformerEncoder).
     operands = (value for node in region for value in node.operands)
@@ -217,7 +217,7 @@ def _computing(match: Match, found: list[Node], takes: set[int]) -> list[Node]:
     moving = [node for node in computing if node.varying]
     if moving:
         return moving
-    reached = forward_slice(takes, match.before, match.numbering, computing)
+    reached = set(forward_slice(takes, match.before, match.numbering, computing))
     own = [node for node in computing if not match.numbering.is_small_constant(node)]
     return [node for node in computing if node in reached] or own or computing or found
 

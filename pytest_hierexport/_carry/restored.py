@@ -36,18 +36,14 @@ _LARGE = 1 << 20
 
 def restored(before: Flat, numbering: Numbering, value: Value, source: Value) -> list[Value]:
     """Return the values between one and its source that equal the source, where they can be computed."""
-    nodes = _between(before, numbering, value, source)
+    nodes = between(source, value, before, numbering)
     inner = [output for node in nodes for output in node.outputs if output is not value]
     return _equal_to(source, inner, nodes, before, numbering)
 
 
 def gives_back(before: Flat, numbering: Numbering, value: Value, source: Value) -> bool:
     """Whether a value equals its source, where it can be computed: what lies between the two changes nothing."""
-    return bool(_equal_to(source, [value], _between(before, numbering, value, source), before, numbering))
-
-
-def _between(before: Flat, numbering: Numbering, value: Value, source: Value) -> list[Node]:
-    return sorted(between(source, value, before, numbering), key=before.order.__getitem__)
+    return bool(_equal_to(source, [value], between(source, value, before, numbering), before, numbering))
 
 
 def _equal_to(

@@ -23,19 +23,19 @@ def backward_slice(flat: Flat, start: Iterable[Value], stop: Callable[[Value], b
     return list(found)
 
 
-def forward_slice(numbers: set[int], before: Flat, numbering: Numbering, nodes: Iterable[Node]) -> set[Node]:
-    """Return those of the nodes that compute with the elements of a value that has one of the numbers."""
+def forward_slice(numbers: set[int], before: Flat, numbering: Numbering, nodes: Iterable[Node]) -> list[Node]:
+    """Return those of the nodes that compute with the elements of a value that has one of the numbers, in order."""
     reached: set[Value] = set()
-    found: set[Node] = set()
+    found: list[Node] = []
     for node in sorted(nodes, key=before.order.__getitem__):
         if any(value in reached or numbering.old[value] in numbers for value in node.data_operands):
-            found.add(node)
+            found.append(node)
             reached.update(node.outputs)
     return found
 
 
-def between(source: Value, value: Value, before: Flat, numbering: Numbering) -> set[Node]:
-    """Return the nodes on the paths to `value` from `source`, or from a value that has the number of `source`."""
+def between(source: Value, value: Value, before: Flat, numbering: Numbering) -> list[Node]:
+    """Return the nodes on the paths to `value` from `source`, or from a value of its number, in order."""
     number = numbering.old[source]
     behind = backward_slice(before, [value], lambda at: numbering.old[at] == number)
     return forward_slice({number}, before, numbering, behind)
