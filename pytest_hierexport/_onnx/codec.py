@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal, get_args
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
@@ -147,8 +148,7 @@ class Reader:
     def __init__(self, hierarchy: Hierarchy) -> None:
         """Take the hierarchy that has the calls of the origins."""
         self.hierarchy = hierarchy
-        self._entries: dict[tuple[str | None, str], Origins] = {}
-        self._doc_strings: dict[str, Origins] = {}
+        self._of_entries, self._of_doc_string = cache(self._parse_entries), cache(self._parse_doc_string)
 
     def metadata(self, message: Any) -> Origins:
         """Read the metadata entries of a node or an initializer.
@@ -157,12 +157,10 @@ class Reader:
             TagError: The origins cannot be parsed, or the tag does not follow from them.
         """
         entries = entries_of(message)
-        tag, origins = entries.get(TAG), entries.get(ORIGINS) or "[]"
-        known = self._entries.get((tag, origins))
-        if known is None:
-            pairs = parse_json(origins, f"the entry {ORIGINS}")
-            known = self._entries[tag, origins] = self.from_json(pairs, tag)
-        return known
+        return self._of_entries(entries.get(TAG), entries.get(ORIGINS) or "[]")
+
+    def _parse_entries(self, tag: str | None, origins: str) -> Origins:
+        return self.from_json(parse_json(origins, f"the entry {ORIGINS}"), tag)
 
     def doc_string(self, text: str) -> Origins:
         """Read a node's doc string; there are no origins in one that another tool wrote.
@@ -170,10 +168,7 @@ class Reader:
         Raises:
             TagError: The origins in it cannot be parsed, or its tags do not follow from them.
         """
-        known = self._doc_strings.get(text)
-        if known is None:
-            known = self._doc_strings[text] = self._parse_doc_string(text)
-        return known
+        return self._of_doc_string(text)
 
     def _parse_doc_string(self, text: str) -> Origins:
         doc = json_or_none(text) if text.startswith("{") else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -113,13 +113,9 @@ class TaggedProto:
             TagError: An origin is not a call of the attribution's hierarchy; the message is unchanged.
         """
         writer = codec.Writer(attribution, tags)
-        known: dict[int, _NodeFields] = {}
+        fields = cache(_NodeFields)
         for key, node in self.parts.nodes:
-            origins = attribution.nodes.get(key, ())
-            fields = known.get(id(origins))
-            if fields is None:
-                fields = known[id(origins)] = _NodeFields(writer.texts(origins))
-            fields.write(node)
+            fields(writer.texts(attribution.nodes.get(key, ()))).write(node)
         for message in self.others():
             clear_entries(message, codec.is_replaced)
         for key, tensor in self.parts.initializers:

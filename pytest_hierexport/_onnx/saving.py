@@ -85,7 +85,11 @@ def _copy_data(proto: onnx.ModelProto, source: Path, target: Path) -> None:
             except OSError:
                 raise
             except Exception as error:  # as for _serialise
-                raise _unreadable(tensor.name, cause(error)) from error
+                raise ExportError(
+                    f"to read the external data of {tensor.name!r}",
+                    found=cause(error)[:300],
+                    do="keep the files with external data beside the model, or export it again",
+                ) from error
             tensor.ClearField("external_data")
             if len(content) <= _INLINE_UP_TO:
                 tensor.ClearField("data_location")
@@ -168,14 +172,6 @@ def _place(stored: list[tuple[ir.Value, ir.TensorProtocol]], folder: Path, data:
     for (value, tensor), new in zip((*inside, *large), moved, strict=True):
         new.metadata_props.update(tensor.metadata_props)
         value.const_value = new
-
-
-def _unreadable(name: str, found: str) -> ExportError:
-    return ExportError(
-        f"to read the external data of {name!r}",
-        found=found[:300],
-        do="keep the files with external data beside the model, or export it again",
-    )
 
 
 def _too_large(found: str) -> ExportError:
