@@ -155,14 +155,7 @@ def walk_modules(root: torch.nn.Module) -> Iterator[tuple[tuple[str, ...], torch
 
 def distinct_modules(root: torch.nn.Module) -> list[torch.nn.Module]:
     """Return every instance once, in order; `Module.modules()` leaves out one that equals another (`__eq__`)."""
-    found: dict[int, torch.nn.Module] = {}
-    pending = [root]
-    while pending:
-        module = pending.pop()
-        if id(module) not in found:
-            found[id(module)] = module
-            pending += reversed([child for child in module._modules.values() if child is not None])
-    return list(found.values())
+    return list({id(module): module for _, module in walk_modules(root)}.values())
 
 
 def check_initialised(model: torch.nn.Module) -> None:

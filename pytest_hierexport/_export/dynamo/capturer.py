@@ -1,9 +1,4 @@
-"""The capture by `torch.export` and `torch.onnx.export(dynamo=True)`.
-
-torch's exporter runs unchanged, with hooks in it. While `torch.export` runs the model, a recorder names the calls. When
-torch has built the ONNX graph, and before it converts or optimizes it, the graph is copied; once more when torch has
-inlined its functions. torch builds each ONNX node for one fx node, and the module stack of the fx node gives the call.
-"""
+"""Runs torch's exporter with hooks in it, and copies the ONNX graph with the module stacks of each node."""
 
 from __future__ import annotations
 
