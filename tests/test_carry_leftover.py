@@ -55,6 +55,15 @@ def test_equal_value_that_was_folded_apart_is_no_owner() -> None:
     assert initializers(before, {}, folded, c="a", d="b") == {"c": ["a folded"], "d": ["b folded"]}
 
 
+def test_shared_node_folded_twice_belongs_to_each_consumer() -> None:
+    graph = "g (float[1024] x) => (float[1024] y, float[1024] z) {{ {} y = Mul(x, c) z = Div(x, d) }}"
+    before = holding(graph.format("i = Neg(w) c = Exp(i) d = Tanh(i)"), "w", LARGE)
+    folded = held(holding(graph.format(""), "c", np.exp(-LARGE)), "d", np.tanh(-LARGE))
+    nodes = {**known(before, c="a", d="b").nodes, "i": (Origin("a", Evidence.TRACED), Origin("b", Evidence.MERGED))}
+    found = carry(before, Attribution(CALLS, nodes), folded).initializers
+    assert found == {"c": (Origin("a", Evidence.FOLDED),), "d": (Origin("b", Evidence.FOLDED),)}
+
+
 def test_shared_small_constant_keeps_its_own_call_alone() -> None:
     before = """g (float[2] x) => (float[2] y, float[2] z) {
         c = Constant<value_float = 2.0>() y = Mul(x, c) d = Constant<value_float = 2.0>() z = Div(x, d) }"""

@@ -11,6 +11,7 @@ from pytest_hierexport._calls.attribution import Evidence, Origin
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._carry.flat import Node, Value
 from pytest_hierexport._carry.match import Match, OriginsOf, weakened
+from pytest_hierexport._carry.regions import origins_of_replaced
 from pytest_hierexport._carry.slices import backward_slice
 
 
@@ -126,7 +127,7 @@ def initializer_origins(match: Match, origins: OriginsOf, name: str, value: Valu
     namesake = match.before.named.get(value.name)
     if namesake is not None and namesake in match.before.producer:
         folded = backward_slice(match.before, _merged(match, namesake), match.is_alive)
-        return weakened(Evidence.FOLDED, (origin for node in folded for origin in match.attributed.nodes[node]))
+        return weakened(Evidence.FOLDED, origins_of_replaced(match, folded))
     # A tool may rename it (`add_prefix`); small constants are shared freely, so their content says nothing.
     numbering, keys = match.numbering, match.before.initializer_keys
     same = None if numbering.new[value] in numbering.contents else numbering.first_before.get(numbering.new[value])

@@ -33,7 +33,7 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
         if end in left:
             region = _region(anchors, end, left)
             left.difference_update(region)
-            fused = _origins(match, _same_work(match, region, _replaced(anchors, region)))
+            fused = origins_of_replaced(match, _same_work(match, region, _replaced(anchors, region)))
             for node in region:
                 found[node].append(fused)
     for node, regions in found.items():
@@ -54,8 +54,8 @@ def _ends(anchors: Anchors, left: AbstractSet[Node]) -> Iterator[Node]:
     yield from (node for node in reversed(known) if _is_new_size(anchors, node))
 
 
-def _origins(match: Match, replaced: list[Node]) -> list[Origin]:
-    """Return the origins of the nodes that a region replaced, the last of them first.
+def origins_of_replaced(match: Match, replaced: list[Node]) -> list[Origin]:
+    """Return the origins of the nodes that a region or an initializer replaced, the last of them first.
 
     A node that several calls share may be in several regions: a `Not` of a mask that goes into the `Where` of each
     layer (DeBERTa). Each region has the origins of those calls that consume the node in it.
