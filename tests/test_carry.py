@@ -103,7 +103,7 @@ def test_reshape_that_replaces_another_one_is_a_fusion() -> None:
     assert found == {"e": [("a", "traced")], "r": [("b", "fused")], "y": [("b", "traced")]}
 
 
-def test_cast_to_the_same_type_is_no_part_of_a_fusion() -> None:
+def test_cast_to_the_same_type_is_in_no_fusion() -> None:
     # Llama by TorchScript: the residual takes what a normalisation converted from float to float.
     before = """g (float[2] x) => (float[2] y) {
         c = Cast<to = 1>(x) e = Exp(c) h = Neg(e) sum = Add(c, h) y = Sigmoid(sum) }"""
