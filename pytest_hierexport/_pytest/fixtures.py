@@ -16,7 +16,7 @@ from pytest_hierexport._cases.in_code import check_stated
 from pytest_hierexport._errors import CrashError, HierexportError, NoVerdictError
 from pytest_hierexport._export.choices import as_inputs
 from pytest_hierexport._pytest.ids import file_name
-from pytest_hierexport._pytest.messages import CheckFailed, Message
+from pytest_hierexport._pytest.messages import CheckFailed
 from pytest_hierexport._pytest.run import RUN
 from pytest_hierexport._pytest.snapshots import hierarchy_snapshot
 from pytest_hierexport._requests import check_arguments
@@ -43,9 +43,9 @@ def exported(config: pytest.Config, case: Case) -> ExportedCase:
     except NoVerdictError as error:
         pytest.skip(printable(one_line(error.found)))
     except CrashError as error:
-        raise CheckFailed(Message(str(error))) from None
+        raise CheckFailed(str(error)) from None
     except HierexportError as error:
-        raise CheckFailed(Message(f"{case.name} could not be exported: {error}")) from None
+        raise CheckFailed(f"{case.name} could not be exported: {error}") from None
 
 
 def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
@@ -100,4 +100,4 @@ def snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
     try:
         return hierarchy_snapshot(request)
     except HierexportError as error:
-        raise CheckFailed(Message(str(error))) from None
+        raise CheckFailed(str(error)) from None

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_hierexport._cases import Case
 from pytest_hierexport._errors import CrashError, HangError, HierexportError, NoVerdictError
-from pytest_hierexport._pytest.messages import CheckFailed, RuleBroken, error_message, rule_message
+from pytest_hierexport._pytest.messages import CheckedItem, RuleBroken
 from pytest_hierexport._pytest.outcome import ExportOutcome
 from pytest_hierexport._pytest.run import RUN, Run
 from pytest_hierexport._pytest.snapshots import check_snapshot
@@ -35,20 +35,22 @@ class ModelSuite(Suite):
 
     def test_snapshot(self, request: pytest.FixtureRequest) -> None:
         """The model's hierarchy is the one that was committed."""
-        with _exported(self.case, SNAPSHOT, request) as (run, outcome):
-            told = _reported(run, self.case, request, "the snapshot could not be checked")
-            with told, stage("comparing the snapshot"):
-                check_snapshot(request, run, self.case, outcome.hierarchy)
+        with (
+            _exported(self.case, SNAPSHOT, request) as (item, outcome),
+            _reported(item, "the snapshot could not be checked"),
+            stage("comparing the snapshot"),
+        ):
+            check_snapshot(request, item, outcome.hierarchy)
 
     def test_must(self, must: Rule, request: pytest.FixtureRequest) -> None:
         """The model keeps the rule."""
         with (
-            _exported(self.case, must.id, request) as (run, _),
-            _reported(run, self.case, request, f"{must.id} could not be checked"),
+            _exported(self.case, must.id, request) as (item, _),
+            _reported(item, f"{must.id} could not be checked"),
         ):
-            violations = run.store.violations(self.case, must)
+            violations = item.run.store.violations(self.case, must)
         if violations:
-            raise RuleBroken(rule_message(run, self.case, request.node.name, must, violations))
+            raise item.broken(must, violations)
 
     # A project may choose other names for test functions (`python_functions`); these remain tests.
     test_must.__test__ = True  # type: ignore[attr-defined]
@@ -69,7 +71,7 @@ def export_before(item: pytest.Item, run: Run, case: Case, check: str) -> None:
 
 
 @contextmanager
-def _reported(run: Run, case: Case, request: pytest.FixtureRequest, title: str) -> Iterator[None]:
+def _reported(item: CheckedItem, title: str) -> Iterator[None]:
     """Fail or skip a test whose check could not run."""
     try:
         yield
@@ -77,23 +79,24 @@ def _reported(run: Run, case: Case, request: pytest.FixtureRequest, title: str) 
         pytest.skip(printable(one_line(error.found)))
     except HierexportError as error:
         shown = f"not checked, it {error.ended}" if isinstance(error, CrashError) else title
-        raise CheckFailed(error_message(run, case, request.node.name, shown, error)) from None
+        raise item.unchecked(shown, error) from None
 
 
 @contextmanager
-def _exported(case: Case, check: str, request: pytest.FixtureRequest) -> Iterator[tuple[Run, ExportOutcome]]:
-    """Give the run and the case's export to a test; fail it where there is none, or where it takes too long."""
+def _exported(case: Case, check: str, request: pytest.FixtureRequest) -> Iterator[tuple[CheckedItem, ExportOutcome]]:
+    """Give a test's item and the case's export; fail the test where there is none, or where it takes too long."""
     run = request.config.stash[RUN]
+    item = CheckedItem(run, case, request.node.name)
     title = "could not be exported" if case.previous is None else f"the step {case.step} failed"
     try:
         if _HANG in request.node.stash:
             raise request.node.stash[_HANG]
         with run.limited(case, item_name(check)):
-            with _reported(run, case, request, title):
+            with _reported(item, title):
                 outcome = run.succeeded(case)
-            yield run, outcome
+            yield item, outcome
     except HangError as error:
-        raise CheckFailed(error_message(run, case, request.node.name, error.ended, error)) from None
+        raise item.unchecked(error.ended, error) from None
 
 
 def _parameter(case: Case, rule: Rule) -> object:

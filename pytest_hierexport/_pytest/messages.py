@@ -18,26 +18,17 @@ import pytest
 from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.case import KnownFailure
 from pytest_hierexport._errors import HierexportError
+from pytest_hierexport._pytest import locating
 from pytest_hierexport._pytest.commands import repeat_command
 from pytest_hierexport._pytest.kept_files import keep_files
-from pytest_hierexport._pytest.plan import Plan
 from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._report.failures import Failure, failure_of
 from pytest_hierexport._rules.base import Rule, Violation, places
 from pytest_hierexport._rules.messages import broken
-from pytest_hierexport._snapshot.diff import Difference
+from pytest_hierexport._snapshot.diff import Difference, headline, lines_of
 from pytest_hierexport._text import aligned, one_line, printable
 
-
-@dataclass(frozen=True)
-class Message:
-    """The message of a failing item."""
-
-    text: str
-    failure: Failure | None = None
-    """Its parts, for reports."""
-    headline: str = ""
-    """What broke and where, in the few words that pytest's summary has room for; else the first line of the text."""
+_NONE = Difference()
 
 
 class CheckFailed(pytest.fail.Exception):  # type: ignore[name-defined,misc]  # an attribute pytest sets on a function
@@ -46,11 +37,13 @@ class CheckFailed(pytest.fail.Exception):  # type: ignore[name-defined,misc]  # 
     # As in pytest's own outcomes: other plugins show the name of the class, and have no room for our module.
     __module__ = "builtins"
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, text: str, failure: Failure | None = None, headline: str = "") -> None:
         # Names from a model may hold any character.
-        super().__init__(printable(message.text), pytrace=False)
-        self.failure = message.failure
-        self.headline = one_line(message.headline or message.text.partition("\n")[0])
+        super().__init__(printable(text), pytrace=False)
+        self.failure = failure
+        """The parts of the message, for reports."""
+        self.headline = one_line(headline or text.partition("\n")[0])
+        """What broke and where, in the few words that pytest's summary has room for."""
 
 
 class RuleBroken(CheckFailed):
@@ -59,51 +52,62 @@ class RuleBroken(CheckFailed):
     __module__ = "builtins"
 
 
-def item_message(
-    run: Run,
-    case: Case,
-    test: str,
-    lines: Sequence[str],
-    findings: Sequence[Violation],
-    *,
-    headline: str,
-    difference: Difference | None = None,
-) -> Message:
-    """Keep the files of a failing case; return the message of its item, whose lines and findings say what failed."""
-    kept, repeat = keep_files(run, case), repeat_command(run.plan, case, test)
-    text = "\n".join([*lines, *aligned([("kept", kept), ("repeat", repeat)])])
-    return Message(text, failure_of(findings, kept, repeat, difference), headline)
+@dataclass(frozen=True)
+class CheckedItem:
+    """An item that checks a case; it composes the errors by which the item fails."""
 
+    run: Run
+    case: Case
+    test: str
+    """The name of the item."""
 
-def error_message(run: Run, case: Case, test: str, title: str, error: HierexportError) -> Message:
-    """Return the message of an item whose check could not run."""
-    parts = [("expected", error.expected), ("found", error.found), ("to do", error.do)]
-    lines = [one_line(f"{case.name}: {title}"), *aligned([(label, one_line(text)) for label, text in parts])]
-    finding = Violation("", error.expected, error.found, error.do)
-    return item_message(run, case, test, lines, [finding], headline=f"{title}: {error.found}")
+    @property
+    def repeat(self) -> str:
+        """The command that repeats the item."""
+        return repeat_command(self.run.plan, self.case, self.test)
 
+    def failed(self, title: str, finding: Violation, short: str = "", difference: Difference = _NONE) -> CheckFailed:
+        """Return the error of a check that found one thing, with what differs from the snapshot."""
+        expected, found, to_do = map(one_line, (finding.expected, finding.found, finding.do))
+        changes = [f"    {line}" for line in lines_of(difference)]
+        if changes:
+            where = "\n".join(locating.places(self.run, self.case, difference))
+            changes += ["", *aligned([("where", where)] if where else [])]
+        above = [one_line(title), *aligned([("expected", expected), ("found", found)]), *changes]
+        kept = keep_files(self.run, self.case)
+        text = self._text([*above, *aligned([("to do", to_do)])], kept)
+        return CheckFailed(text, failure_of([finding], kept, self.repeat, difference), short or headline(difference))
 
-def rule_message(run: Run, case: Case, test: str, rule: Rule, violations: Sequence[Violation]) -> Message:
-    """Return the message of an item whose rule is broken."""
-    lines = [broken(rule, case.name, violations), ""]
-    known = case.known_failure(rule.id)
-    if known is not None and known.expired:
-        lines.append(f"  the known failure ({known.reason}) expired on {known.until}")
-    return item_message(run, case, test, lines, violations, headline=_headline(violations))
+    def unchecked(self, title: str, error: HierexportError) -> CheckFailed:
+        """Return the error of a check that could not run."""
+        finding = Violation("", error.expected, error.found, error.do)
+        return self.failed(f"{self.case.name}: {title}", finding, f"{title}: {error.found}")
+
+    def broken(self, rule: Rule, violations: Sequence[Violation]) -> RuleBroken:
+        """Return the error of a rule that is broken."""
+        lines = [broken(rule, self.case.name, violations), ""]
+        known = self.case.known_failure(rule.id)
+        if known is not None and known.expired:
+            lines.append(f"  the known failure ({known.reason}) expired on {known.until}")
+        kept = keep_files(self.run, self.case)
+        return RuleBroken(self._text(lines, kept), failure_of(violations, kept, self.repeat), _headline(violations))
+
+    def outlived(self, known: KnownFailure) -> str:
+        """Return the message for a rule that passes although it is known to fail."""
+        parts = [
+            ("expected", f"{known.rule} to fail, as is known until {known.until}: {known.reason}"),
+            ("found", "it holds"),
+            ("to do", f"remove the known failure from {self.run.plan.stated_in(self.case)}"),
+            ("repeat", self.repeat),
+        ]
+        title = one_line(f"{self.case.name}: the known failure of {known.rule} is over")
+        return printable("\n".join([title, *aligned(parts)]))
+
+    def _text(self, lines: Sequence[str], kept: str) -> str:
+        return "\n".join([*lines, *aligned([("kept", kept), ("repeat", self.repeat)])])
 
 
 def _headline(violations: Sequence[Violation]) -> str:
     first = violations[0]
     number = f"{places(violations)}, " if len(violations) > 1 else ""
     return f"{number}{first.where}: {first.found}" if first.where else f"{number}{first.found}"
-
-
-def known_failure_message(plan: Plan, case: Case, test: str, known: KnownFailure) -> str:
-    """Return the message of an item whose rule passes although it is known to fail."""
-    parts = [
-        ("expected", f"{known.rule} to fail, as is known until {known.until}: {known.reason}"),
-        ("found", "it holds"),
-        ("to do", f"remove the known failure from {plan.stated_in(case)}"),
-        ("repeat", repeat_command(plan, case, test)),
-    ]
-    return "\n".join([one_line(f"{case.name}: the known failure of {known.rule} is over"), *aligned(parts)])

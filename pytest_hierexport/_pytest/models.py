@@ -13,7 +13,7 @@ from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._files.temporary import keep_temporary_files_in
 from pytest_hierexport._pytest import collection
 from pytest_hierexport._pytest.items import export_before
-from pytest_hierexport._pytest.messages import CheckFailed, Message, known_failure_message
+from pytest_hierexport._pytest.messages import CheckedItem, CheckFailed
 from pytest_hierexport._pytest.repeated import RepeatedFailures
 from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._pytest.session_cache import warnings
@@ -111,10 +111,11 @@ class ModelsPlugin:
         known = None if rule is None or error is not None else case.known_failure(rule.id)
         if report.failed and known is not None:
             # The rule passed; pytest's own message is "[XPASS(strict)]".
-            report.longrepr = printable(known_failure_message(self.plan, case, item.name, known))
+            report.longrepr = CheckedItem(self.run, case, item.name).outlived(known)
         check = _check(rule)
         stages = self.run.clock.taken()
-        mark(report, case, check, _message(report, error), stages)
+        failure = error.failure if isinstance(error, CheckFailed) else None
+        mark(report, case, check, _message(report, error), failure=failure, stages=stages)
         if report.failed and isinstance(error, CheckFailed):
             _shorten(report, error, self.plan.config.rootpath)
             self.repeated.tell_once(report, case, error)
@@ -186,13 +187,12 @@ def _shorten(report: pytest.TestReport, error: CheckFailed, root: Path) -> None:
         crash.path, crash.lineno = str(root / file), (line or 0) + 1
 
 
-def _message(report: pytest.TestReport, error: BaseException | None) -> Message:
+def _message(report: pytest.TestReport, error: BaseException | None) -> str:
     """Return the text that a report shows of a failure, or of a reason to skip; empty where it passed."""
     if report.passed:
-        return Message("")
+        return ""
     text = getattr(error, "msg", None)
-    failure = error.failure if isinstance(error, CheckFailed) else None
-    return Message(text if isinstance(text, str) else report.longreprtext, failure)
+    return text if isinstance(text, str) else report.longreprtext
 
 
 def _properties(

@@ -16,12 +16,13 @@ from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.paths import relative
 from pytest_hierexport._files.versions import commit, installed_versions
 from pytest_hierexport._pytest.crashes import Crash
-from pytest_hierexport._pytest.messages import Message, error_message
+from pytest_hierexport._pytest.messages import CheckedItem
 from pytest_hierexport._pytest.orphans import Orphans, settle
 from pytest_hierexport._pytest.outputs import write_output
 from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._pytest.shards import store_durations
 from pytest_hierexport._report import as_markdown, rendered
+from pytest_hierexport._report.failures import Failure
 from pytest_hierexport._report.results import SNAPSHOT, Check, Model, Part, Results, RuleText, Status
 from pytest_hierexport._snapshot.diff import Difference
 
@@ -37,19 +38,25 @@ _DISTRIBUTIONS = (
 
 
 def mark(
-    report: pytest.TestReport, case: Case, check: str, message: Message, stages: Mapping[str, float] | None = None
+    report: pytest.TestReport,
+    case: Case,
+    check: str,
+    message: str,
+    *,
+    failure: Failure | None,
+    stages: Mapping[str, float] = {},
 ) -> None:
     """Write the check of a report on it, and the seconds of its stages, which a worker sends to the controller."""
-    setattr(report, _MARK, [case.name, check, message.text, message.failure, dict(stages or {})])
+    setattr(report, _MARK, [case.name, check, message, failure, dict(stages)])
 
 
 def mark_crash(run: Run, report: pytest.TestReport, item: tuple[Case, str, str], crash: Crash) -> None:
     """Write on a report that the model of an item ended a process, or did not finish in time."""
     case, test, check = item
     error = run.crash_error(case, crash)
-    message = error_message(run, case, test, error.ended, error)
-    report.longrepr = message.text
-    mark(report, case, check, message)
+    failed = CheckedItem(run, case, test).unchecked(error.ended, error)
+    report.longrepr = failed.msg
+    mark(report, case, check, failed.msg, failure=failed.failure)
 
 
 @dataclass
