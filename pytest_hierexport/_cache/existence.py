@@ -11,27 +11,27 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from pytest_hierexport._cache.loading import Listener, trimmed
+from pytest_hierexport._cache.loading import trimmed
 
 _QUESTIONS = ((os.path, ("exists", "lexists", "isfile", "isdir")), (Path, ("exists", "is_file", "is_dir")))
 
 
-def watch_existence(listeners: Sequence[Listener]) -> None:
-    """Tell the listeners, those in the list at the time, of each question from now on."""
+def watch_existence(asked: Callable[[object, FrameType], None]) -> None:
+    """Call a function with the path of each question from now on, and the frame of the code that asks."""
     for owner, names in _QUESTIONS:
         for name in names:
-            setattr(owner, name, _telling(getattr(owner, name), listeners))
+            setattr(owner, name, _telling(getattr(owner, name), asked))
 
 
-def _telling(ask: Callable[..., bool], listeners: Sequence[Listener]) -> Callable[..., bool]:
+def _telling(ask: Callable[..., bool], asked: Callable[[object, FrameType], None]) -> Callable[..., bool]:
     def tell_and_ask(*args: Any, **named: Any) -> bool:
         __tracebackhide__ = True  # the outermost frame remains; pytest leaves it out
-        for listener in listeners:
-            listener.asked(next(iter((*args, *named.values())), None), sys._getframe(1))
+        asked(next(iter((*args, *named.values())), None), sys._getframe(1))
         return ask(*args, **named)
 
     told: Callable[..., bool] = functools.wraps(ask)(trimmed(tell_and_ask))

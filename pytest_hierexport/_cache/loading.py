@@ -11,15 +11,15 @@ import builtins
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import SourceFileLoader
 from importlib.util import resolve_name
 from itertools import accumulate
 from pathlib import Path
-from types import FrameType, FunctionType, ModuleType
-from typing import Any, Protocol
+from types import FunctionType, ModuleType
+from typing import Any
 
 from pytest_hierexport._files.paths import absolute, is_installed
 
@@ -29,22 +29,6 @@ _TRIMMED = ("<frozen importlib._bootstrap>", "_call_with_frames_removed")
 _executing: ContextVar[tuple[Path, ...]] = ContextVar("_executing", default=())
 _in_any_thread: list[Path] = []
 """The files of the modules whose code any thread runs: a thread that such code starts has a context without them."""
-
-
-class Listener(Protocol):
-    """What is told of modules, of searches for them, and of questions whether a path exists."""
-
-    def imported(self, files: Sequence[Path]) -> None:
-        """Take the files of the modules that an import names."""
-
-    def executed(self, module: ModuleType, file: Path) -> None:
-        """Take a module whose code has just run."""
-
-    def searched(self, module: str, folder: str, found: ModuleSpec | None) -> None:
-        """Take a module's full name, a folder where it was looked for, and what was found there."""
-
-    def asked(self, path: object, asker: FrameType) -> None:
-        """Take a path whose existence is asked for, and the frame of the code that asks."""
 
 
 def executing() -> tuple[Path, ...]:
@@ -62,8 +46,8 @@ def file_of(module: ModuleType) -> Path | None:
     return absolute(file) if isinstance(file, str) and os.path.isabs(file) else None  # noqa: PTH117
 
 
-def watch_loading(listeners: Sequence[Listener]) -> None:
-    """Tell the listeners, those in the list at the time, of each module that is imported or run from now on."""
+def watch_loading(imported: Callable[[Sequence[Path]], None], executed: Callable[[ModuleType, Path], None]) -> None:
+    """Call a function with the files of the modules that each import names, another with each module that has run."""
     files = _Files()
     import_statement, import_module, run = builtins.__import__, importlib.import_module, SourceFileLoader.exec_module
 
@@ -77,20 +61,17 @@ def watch_loading(listeners: Sequence[Listener]) -> None:
         __tracebackhide__ = True  # the outermost frame remains; pytest leaves it out
         found = import_statement(name, globals, locals, fromlist or (), level)
         # torch imports inside functions, which run some ten thousand times in an export.
-        if listeners and (level or name not in files.installed):
-            _tell(listeners, files.named(name, globals or {}, fromlist or (), level))
+        if level or name not in files.installed:
+            imported(files.named(name, globals or {}, fromlist or (), level))
         return found
 
     def import_and_tell(name: str, package: str | None = None) -> ModuleType:
         __tracebackhide__ = True  # the outermost frame remains; pytest leaves it out
         found = import_module(name, package)
-        if listeners:
-            _tell(listeners, files.named(name, {"__package__": package}, (), len(name) - len(name.lstrip("."))))
+        imported(files.named(name, {"__package__": package}, (), len(name) - len(name.lstrip("."))))
         return found
 
     def run_and_tell(loader: SourceFileLoader, module: ModuleType) -> None:
-        if not listeners:
-            return run(loader, module)
         file = absolute(loader.path)
         token = _executing.set((*_executing.get(), file))
         _in_any_thread.append(file)
@@ -101,19 +82,11 @@ def watch_loading(listeners: Sequence[Listener]) -> None:
             _executing.reset(token)
             if not is_installed(file):
                 files.installed.clear()
-        for listener in listeners:
-            listener.executed(module, file)
-        return None
+        executed(module, file)
 
     builtins.__import__ = trimmed(statement_and_tell)
     importlib.import_module = trimmed(import_and_tell)
     SourceFileLoader.exec_module = trimmed(run_and_tell)  # type: ignore[method-assign]
-
-
-def _tell(listeners: Sequence[Listener], files: Sequence[Path]) -> None:
-    if files:
-        for listener in listeners:
-            listener.imported(files)
 
 
 def trimmed(function: Any) -> Any:

@@ -21,7 +21,7 @@ import re
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -64,7 +64,6 @@ _EVENTS = frozenset({*_FILE_EVENTS, *_LISTING_EVENTS, *_PATTERN_EVENTS, *_TEMPOR
 _NATIVE = "*.safetensors"
 """The files that native code opens without an audit event: those beside a recorded file count as read."""
 _CURRENT_TEST = "PYTEST_CURRENT_TEST"
-"""The variable that pytest sets while a test runs."""
 _CACHE_TAG = f".{sys.implementation.cache_tag}"
 _BACKPORT = Path(sysconfig.get_paths()["purelib"], "importlib_metadata", "__init__.py")
 _OURS = f"{PACKAGE}{os.sep}"
@@ -90,7 +89,6 @@ class Reads:
         """The environment at the start: what this process sets itself is no input."""
         self._signatures: dict[Path, Signature | None] = {}
         self.logs = Logs()
-        """To whom each read is attributed."""
 
     def start(self) -> None:
         """Record what is read from now on."""
@@ -121,8 +119,8 @@ class Reads:
         recorded = {path for log in logs for path in list(log.files) if self._counts(path)}
         if any(signature(path) != self._signatures[path] for path in recorded):
             return None
-        files = {*recorded, *filter(self._counts, self.logs.unknown_modules())}
-        native = {path for folder in {Path.cwd(), *(path.parent for path in recorded)} for path in folder.glob(_NATIVE)}
+        native = (folder.glob(_NATIVE) for folder in {Path.cwd(), *(path.parent for path in recorded)})
+        files = recorded.union(filter(self._counts, self.logs.unknown_modules()), *native)
         listed = {folder for log in logs for folder in list(log.folders) if self._counts(folder)}
         searched = {each for log in logs for each in list(log.searched)}
         searched = {each for each in searched if self._counts(Path(each[0]))}
@@ -134,16 +132,15 @@ class Reads:
         if len(dict(existing)) < len(existing):
             return None  # something came or went between two questions
         variables = {name for log in logs for name in list(log.variables)}
-        environment = self.environment
         taken = Inputs.of(
-            {*files, *native}, listed, searched, existing=dict(existing), variables=variables, environment=environment
+            files, listed, searched, existing=dict(existing), variables=variables, environment=self.environment
         )
         # Taking the digests takes time, too.
         return taken if all(signature(path) == self._signatures[path] for path in recorded) else None
 
     def imported(self, files: Sequence[Path]) -> None:
         """Record that the modules of these files are imported, which may be loaded already."""
-        if not paused.get():
+        if files and not paused.get():
             for file in files:
                 self._signatures.setdefault(file, signature(file))
             self.logs.add_imports(files)
@@ -176,6 +173,12 @@ class Reads:
                 # A test that runs asks for what it has made.
                 by_test = os.environ.get(_CURRENT_TEST) not in {None, self.environment.get(_CURRENT_TEST)}
                 self.logs.add_question(str(found), for_all=by_project and not by_test)
+
+    def variable_read(self, name: str, reader: str) -> None:
+        """Note that code of a file read a variable."""
+        if not paused.get():
+            for log in self.logs.current() if is_project(reader) else [self.logs.common]:
+                log.variables.add(name)
 
     def _counts(self, path: Path) -> bool:
         if is_installed(path) or any(map(RUN_FOLDER.fullmatch, path.parts)):
@@ -227,24 +230,26 @@ _active: list[Reads] = []
 def _install_hooks() -> None:
     """Install the one audit hook of this process, which Python never removes, and watch its environment."""
     sys.addaudithook(_hook)
-    watch_environment(_variable_hook)
-    watch_loading(_active)
-    watch_searches(_active)
-    watch_existence(_active)
+    watch_environment(_to_each(Reads.variable_read))
+    watch_loading(_to_each(Reads.imported), _to_each(Reads.executed))
+    watch_searches(_to_each(Reads.searched))
+    watch_existence(_to_each(Reads.asked))
+
+
+def _to_each(note: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that calls a method of those that record at the time."""
+
+    def tell(*args: object) -> None:
+        for reads in _active:
+            note(reads, *args)
+
+    return tell
 
 
 def _hook(event: str, args: tuple[object, ...]) -> None:
     if _active and event in _EVENTS and not paused.get():
         for reads in _active:
             reads.record(event, args)
-
-
-def _variable_hook(name: str, reader: str) -> None:
-    if not paused.get():
-        by_project = is_project(reader)
-        for logs in (reads.logs for reads in _active):
-            for log in logs.current() if by_project else [logs.common]:
-                log.variables.add(name)
 
 
 def _path(value: object) -> Path | None:

@@ -18,37 +18,36 @@ import importlib.machinery
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.machinery import FileFinder, ModuleSpec
 from traceback import walk_stack
 from types import FrameType, ModuleType
 
-from pytest_hierexport._cache.loading import Listener, trimmed
+from pytest_hierexport._cache.loading import trimmed
 from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import of_standard_library
 
 _SUFFIXES = tuple(importlib.machinery.all_suffixes())
 
 
-def watch_searches(listeners: Sequence[Listener]) -> None:
-    """Tell the listeners, those in the list at the time, of each search in a folder from now on."""
+def watch_searches(searched: Callable[[str, str, ModuleSpec | None], None]) -> None:
+    """Call a function with each module that is looked for from now on, the folder, and what was found there."""
     find = FileFinder.find_spec
 
     def find_and_tell(finder: FileFinder, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
         __tracebackhide__ = True  # the outermost frame remains; pytest leaves it out
         found = find(finder, fullname, target)
-        for listener in listeners:
-            listener.searched(fullname, finder.path, found)
+        searched(fullname, finder.path, found)
         return found
 
     FileFinder.find_spec = trimmed(find_and_tell)  # type: ignore[method-assign]
 
 
 def nearest_importer() -> str:
-    """Return the file of the code for which a listener's module is looked for; empty where it is Python's."""
-    # The frame above is the listener's.
-    above = ((frame, frame.f_code.co_filename) for frame, _ in walk_stack(sys._getframe(2)))
+    """Return the file of the code for which a module is looked for just now; empty where it is Python's."""
+    # The frames above, up to that of the replaced method, are the recorder's.
+    above = ((frame, frame.f_code.co_filename) for frame, _ in walk_stack(sys._getframe(3)))
     others = (file for frame, file in above if not of_standard_library(file) and not _is_asked_by_python(frame))
     return next(others, "")
 
