@@ -96,7 +96,7 @@ class ModelsPlugin:
         """Export the model, where no test has needed it yet."""
         case = case_of(item)
         if case is not None and not item.config.getoption("setupplan", default=False):
-            export_before(item, self.run, case, _check(_rule_of(item)))
+            export_before(item, self.run, case, _check_of(item))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -107,12 +107,11 @@ class ModelsPlugin:
         case = case_of(item)
         if case is None:
             return report
-        rule, error = _rule_of(item), call.excinfo.value if call.excinfo else None
-        known = None if rule is None or error is not None else case.known_failure(rule.id)
+        check, error = _check_of(item), call.excinfo.value if call.excinfo else None
+        known = case.known_failure(check) if error is None else None
         if report.failed and known is not None:
             # The rule passed; pytest's own message is "[XPASS(strict)]".
             report.longrepr = CheckedItem(self.run, case, item.name).outlived(known)
-        check = _check(rule)
         stages = self.run.clock.taken()
         failure = error.failure if isinstance(error, CheckFailed) else None
         mark(report, case, check, _message(report, error), failure=failure, stages=stages)
@@ -164,14 +163,11 @@ def _models_of(items: Iterable[pytest.Item]) -> set[str]:
     return {case.name for case in map(case_of, items) if case is not None}
 
 
-def _rule_of(item: pytest.Item) -> Rule | None:
-    """Return the rule that an item of ours checks; a snapshot test has none."""
+def _check_of(item: pytest.Item) -> str:
+    """Return what an item of ours checks: the id of a rule, or the snapshot."""
     callspec = getattr(item, "callspec", None)
     # A fixture of the project, or another plugin, may give the test parameters of its own.
-    return None if callspec is None else callspec.params.get("must")
-
-
-def _check(rule: Rule | None) -> str:
+    rule: Rule | None = None if callspec is None else callspec.params.get("must")
     return SNAPSHOT if rule is None else rule.id
 
 
