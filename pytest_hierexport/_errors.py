@@ -170,10 +170,7 @@ def refuse_coroutine(returned: object, what: str) -> None:
 def proposal(wanted: str, known: Collection[str], shown: Mapping[str, str] | None = None) -> str:
     """Return what to do about an unknown name: `perhaps A or B` of similar names, else `choose from A, B, C`.
 
-    Args:
-        wanted: The unknown name.
-        known: The names that exist, in their order.
-        shown: What to write for some of them.
+    `shown` has what to write for some of the known names.
     """
     names, near = list(known), similar(wanted, known)
     texts = [(shown or {}).get(name, name) for name in near or names[:_MOST_LISTED]]
@@ -217,12 +214,7 @@ def cause(error: BaseException) -> str:
 
 
 def chain(error: BaseException, *, suppressed: bool = False) -> Iterator[BaseException]:
-    """Yield an error, its cause, the cause of that, and so on.
-
-    Args:
-        error: The last error.
-        suppressed: Whether the chain goes on through an error that was raised `from None`.
-    """
+    """Yield an error, its cause, the cause of that, and so on; if `suppressed`, also behind one raised `from None`."""
     link: BaseException | None = error
     while link is not None:
         yield link

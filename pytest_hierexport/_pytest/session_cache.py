@@ -63,11 +63,7 @@ def watch(config: pytest.Config) -> None:
 def cache_of(config: pytest.Config, settings: Settings, scratch: Path, outputs: Sequence[Path]) -> Cache | None:
     """Return the cache of a session, None where there is none, or where what the session reads was not recorded.
 
-    Args:
-        config: The session's configuration.
-        settings: The options.
-        scratch: The run folder, where workers leave warnings.
-        outputs: Files and folders that the run writes.
+    Workers leave warnings in the run folder, `scratch`; the outputs, which the run writes, are no inputs of results.
     """
     chosen = settings.chosen
     if chosen.cache is None:

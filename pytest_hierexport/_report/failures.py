@@ -25,14 +25,7 @@ _KINDS = {"findings": Violation, "renames": Rename, "changes": Change, "moves": 
 def failure_of(
     findings: Iterable[Violation], kept: str = "", repeat: str = "", difference: Difference | None = None
 ) -> Failure:
-    """Return a failure with its first findings and changes, its texts printable; the others are counted.
-
-    Args:
-        findings: The places where the check failed.
-        kept: The paths of the files that were kept, or why there are none.
-        repeat: The command that repeats the check.
-        difference: What differs from the snapshot.
-    """
+    """Return a failure with its first findings and changes, its texts printable; the others are counted."""
     every, whole = list(findings), difference or Difference()
     shown = every[:_MOST_FINDINGS]
     part = replace(whole, changes=whole.changes[:_MOST_CHANGES], moves=whole.moves[:_MOST_CHANGES])

@@ -72,9 +72,7 @@ def as_path(path: Path) -> Iterator[Path]:
 def load_file(path: Path, if_untagged: str = "") -> TaggedFile:
     """Load an ONNX file with its attribution; a note on stderr says where tags are torch's own, or some are missing.
 
-    Args:
-        path: The file.
-        if_untagged: What to do where a tool made it of a tagged file; empty for carrying the tags.
+    `if_untagged` says what to do where a tool made it of a tagged file; empty for carrying the tags.
 
     Raises:
         TagError: The file has no tags, or tags that cannot be parsed.
@@ -132,10 +130,6 @@ def write_file(file: TaggedFile, path: Path, tags: Tags = "both") -> None:
 def check_output(path: Path, *, piped: bool = True) -> None:
     """Refuse an output without the ending .onnx, and to replace a file that is not ONNX: it may be the model's source.
 
-    Args:
-        path: The file to write.
-        piped: Whether `-`, standard output, will do.
-
     Raises:
         ExportError: There is no folder to write into.
         UsageError: Something else than an ONNX file has this path, or its ending.
@@ -153,11 +147,6 @@ def check_output(path: Path, *, piped: bool = True) -> None:
 
 def check_json_output(path: Path, kind: str, is_ours: Callable[[Mapping[str, Any]], bool]) -> None:
     """Refuse to replace a file that is no JSON object of the kind to write.
-
-    Args:
-        path: The file to write.
-        kind: What is written, for messages.
-        is_ours: Whether an object is of that kind.
 
     Raises:
         ExportError: There is no folder to write into.
@@ -212,11 +201,7 @@ def write_json(path: Path, content: Mapping[str, object]) -> None:
 
 
 def load_arrays(path: Path, graph: onnx.GraphProto) -> dict[str, Any]:
-    """Load the arrays of a file of numpy's by their names; pickled objects are refused.
-
-    Args:
-        path: The file.
-        graph: The graph that they are for; an error names its inputs.
+    """Load the arrays of a file of numpy's by their names, for the inputs of a graph; pickled objects are refused.
 
     Raises:
         UsageError: It is no such file.
