@@ -266,3 +266,26 @@ def test_a_failing_import_shows_the_project_s_frames_alone(project: Project) -> 
     result.stdout.fnmatch_lines(["outer.py:1: in <module>", "inner.py:1: ModuleNotFoundError"])
     result.stdout.no_fnmatch_line("*_call_with_frames_removed*")
     result.stdout.no_fnmatch_line("*loading.py*")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("-q", "-v", "-rA", "--tb=no", "--no-fold-skipped", "--trace-config", "--ignore=slow", "-x", "-k MUST-002"),
+        *("--snapshot-update", "--snapshot-no-cleanup", "--snapshot-details", "--snapshot-diff-mode=disabled"),
+    ],
+)
+def test_option_that_selects_or_reports_identifies_no_session(pytester: pytest.Pytester, option: str) -> None:
+    plain, given = (session_cache.session_facts(pytester.parseconfig(*options)) for options in ((), (option,)))
+    assert given == plain
+
+
+def test_terminal_identifies_no_session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    piped = session_cache.session_facts(pytester.parseconfig())
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert session_cache.session_facts(pytester.parseconfig()) == piped
+
+
+def test_option_that_changes_the_export_identifies_a_session(pytester: pytest.Pytester) -> None:
+    plain, given = (pytester.parseconfig(*options) for options in ((), ("--hierexport-opset=20",)))
+    assert session_cache.session_facts(given) != session_cache.session_facts(plain)

@@ -29,18 +29,19 @@ _PROGRAM = "they started a program or connected to a machine, whose part cannot 
 # fmt: off
 _SELECT_OR_REPORT = frozenset({
     # pytest
-    "basetemp", "cacheclear", "cacheshow", "capture", "code_highlight", "collectonly", "color", "debug", "deselect",
-    "disable_warnings", "durations", "durations_min", "failedfirst", "file_or_dir", "force_short_summary", "fulltrace",
+    "basetemp", "cacheclear", "cacheshow", "capture", "code_highlight", "collectonly", "color",
+    "continue_on_collection_errors", "debug", "deselect", "disable_warnings", "durations", "durations_min",
+    "failedfirst", "file_or_dir", "fold_skipped", "force_short_summary", "fulltrace", "ignore", "ignore_glob",
     "junitprefix", "keyword", "last_failed_no_failures", "lf", "log_file", "markexpr", "maxfail", "newfirst",
-    "no_fold_skipped", "no_header", "no_showlocals", "no_summary", "pastebin", "plugins", "reportchars", "setuponly",
-    "setupshow", "show_fixtures_per_test", "showcapture", "showfixtures", "showlocals", "stepwise", "stepwise_reset",
-    "stepwise_skip", "tbstyle", "trace", "usepdb", "usepdb_cls", "verbose", "xfail_tb", "xmlpath",
+    "no_header", "no_summary", "pastebin", "plugins", "quiet", "reportchars", "setuponly", "setupshow",
+    "show_fixtures_per_test", "showcapture", "showfixtures", "showlocals", "stepwise", "stepwise_reset",
+    "stepwise_skip", "tbstyle", "trace", "traceconfig", "usepdb", "usepdb_cls", "verbose", "xfail_tb", "xmlpath",
     # pytest-xdist
     "dist", "distload", "loadgroup", "loadscopereorder", "looponfail", "maxprocesses", "maxschedchunk",
     "maxworkerrestart", "numprocesses", "px", "rsyncdir", "rsyncignore", "testrunuid", "tx",
     # syrupy
-    "disable_unused_snapshots", "include_details", "snapshot_details", "update_new_snapshots_only", "update_snapshots",
-    "warn_unused_snapshots",
+    "diff_mode", "disable_unused_snapshots", "include_snapshot_details", "no_cleanup", "no_colors",
+    "patch_pycharm_diff", "update_new_snapshots_only", "update_snapshots", "warn_unused_snapshots",
     # pytest-hierexport
     "hierexport_after", "hierexport_cache", "hierexport_cache_push", "hierexport_cache_size", "hierexport_durations",
     "hierexport_fast", "hierexport_models", "hierexport_report", "hierexport_require_snapshots", "hierexport_rules",
