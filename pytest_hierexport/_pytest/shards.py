@@ -45,10 +45,6 @@ class Shard:
     """From 1 on."""
     count: int
 
-    def __str__(self) -> str:
-        """Return the shard as the option takes it."""
-        return f"{self.index}/{self.count}"
-
 
 def parse_shard(text: str) -> Shard:
     """Parse `2/8`, `auto` (both numbers from the CI system's environment) or `auto/8` (the first alone).
@@ -64,7 +60,7 @@ def parse_shard(text: str) -> Shard:
     else:
         shard = _from_environment(os.environ, found["count"])
     if not 1 <= shard.index <= shard.count:
-        raise _refused(str(shard), "write a number from 1 to the count")
+        raise _refused(f"{shard.index}/{shard.count}", "write a number from 1 to the count")
     return shard
 
 
