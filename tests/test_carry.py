@@ -103,6 +103,13 @@ def test_reshape_that_replaces_another_one_is_a_fusion() -> None:
     assert found == {"e": [("a", "traced")], "r": [("b", "fused")], "y": [("b", "traced")]}
 
 
+def test_domain_without_a_version_stops_no_inference(caplog: pytest.LogCaptureFixture) -> None:
+    head = "g (float[2, 3, 4] x) => (float[6, 4] y) <int64[2] wide = {2, 12}, int64[2] rows = {6, 4}>"
+    before = f"{head} {{ w = Reshape(x, wide) r = Reshape(w, rows) u = other.Unknown(r) y = Tanh(r) }}"
+    found = carried(before, f"{head} {{ r = Reshape(x, rows) y = Tanh(r) }}", w="a", r="b", y="b")
+    assert (found["r"], caplog.messages) == ([("b", "fused")], [])
+
+
 def test_cast_to_the_same_type_is_in_no_fusion() -> None:
     # Llama by TorchScript: the residual takes what a normalisation converted from float to float.
     before = """g (float[2] x) => (float[2] y) {

@@ -76,7 +76,10 @@ def _with_shapes(model: ir.Model) -> ir.Model:
     """
     if all(value.shape is not None for node in model.graph for value in node.outputs if value.name):
         return model
-    return ShapeInferencePass(check_type=False, strict_mode=False)(model.clone()).model
+    copied = model.clone()
+    for node in copied.graph.all_nodes():
+        copied.opset_imports.setdefault(node.domain, 1)  # a domain without a version would stop the inference
+    return ShapeInferencePass(check_type=False, strict_mode=False)(copied).model
 
 
 def _origins_where_called(
