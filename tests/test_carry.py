@@ -151,7 +151,7 @@ def test_size_that_became_a_constant_gives_no_owner() -> None:
     ("before", "after", "owners"),
     [
         # An alias of the first input: the second is absent in both graphs.
-        ("v = Cast<to = 1>(u) y = Clip(v, , hi)", "y = Clip(u, , hi)", {"y": [("c", "traced")]}),
+        ("v = Squeeze(u) y = Clip(v, , hi)", "y = Clip(u, , hi)", {"y": [("c", "traced")]}),
         # The second input is new: the node took in what the `Max` did.
         ("v = Max(u, lo) y = Clip(v, , hi)", "y = Clip(u, lo, hi)", {"y": [("b", "fused"), ("c", "fused")]}),
         # The second input is gone.
@@ -161,7 +161,7 @@ def test_size_that_became_a_constant_gives_no_owner() -> None:
             {"v": [("c", "fused")], "y": [("c", "fused")]},
         ),
         # An absent input at the end is gone.
-        ("v = Cast<to = 1>(u) y = Clip(v, lo, )", "y = Clip(u, lo)", {"y": [("c", "traced")]}),
+        ("v = Squeeze(u) y = Clip(v, lo, )", "y = Clip(u, lo)", {"y": [("c", "traced")]}),
         # One more input: it may hold what the `Neg` did.
         ("v = Neg(u) y = Clip(v)", "y = Clip(u, lo)", {"y": [("b", "fused"), ("c", "fused")]}),
     ],
@@ -246,7 +246,7 @@ def test_constants_computed_in_different_ways_are_one_value() -> None:
 
 def test_dropped_no_op_passes_its_input_through_and_owns_nothing() -> None:
     before = """g (float[2] x) => (float[2] y) {
-        u = Relu(x) v = Cast<to = 1>(u) y = Sigmoid(v) }"""
+        u = Relu(x) v = Squeeze(u) y = Sigmoid(v) }"""
     after = "g (float[2] x) => (float[2] y) { u = Relu(x) y = Sigmoid(u) }"
     assert carried(before, after, u="a", v="b", y="c") == {"u": [("a", "traced")], "y": [("c", "traced")]}
 
@@ -259,7 +259,7 @@ def test_a_dropped_identity_owns_nothing_in_a_fusion_either() -> None:
 
 
 def test_value_with_the_name_of_dropped_output_keeps_its_call() -> None:
-    before = "g (float[2] x) => (float[2] y) { u = Relu(x) y = Cast<to = 1>(u) }"
+    before = "g (float[2] x) => (float[2] y) { u = Relu(x) y = Squeeze(u) }"
     after = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
     assert carried(before, after, u="a", y="b")["y"] == [("a", "traced")]
 
@@ -320,7 +320,7 @@ def test_scale_that_went_into_a_weight_makes_a_fusion(weight: str, name: str) ->
 
 def test_no_op_dropped_behind_a_rewritten_operation_owns_nothing() -> None:
     head = "g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}>"
-    before = f"{head} {{ h = MatMul(x, w) s = Cast<to = 1>(h) y = Relu(s) }}"
+    before = f"{head} {{ h = MatMul(x, w) s = Squeeze(h) y = Relu(s) }}"
     after = f"{head} {{ packed = local.Pack(x) h = local.MatMul(packed, w) y = Relu(h) }}"
     found = carried(before, after, h="a", s="b", y="c")
     assert found == {"packed": [("a", "fused")], "h": [("a", "fused")], "y": [("c", "traced")]}
@@ -334,7 +334,7 @@ def test_input_in_place_of_a_computed_value_keeps_its_consumer() -> None:
 
 def test_constant_folded_beside_a_dropped_no_op_is_no_fusion() -> None:
     before = """g (float[2] x) => (float[2] y) {
-        u = Relu(x) v = Cast<to = 1>(u) c = Constant<value_floats = [2.0, 3.0]>() k = CastLike(c, v) y = Mul(v, k) }"""
+        u = Relu(x) v = Squeeze(u) c = Constant<value_floats = [2.0, 3.0]>() k = CastLike(c, v) y = Mul(v, k) }"""
     after = "g (float[2] x) => (float[2] y) <float[2] k = {2.0, 3.0}> { u = Relu(x) y = Mul(u, k) }"
     assert carried(before, after, u="a", v="b", c="c", k="c", y="c")["y"] == [("c", "traced")]
 
@@ -392,7 +392,7 @@ def test_inlined_function_leaves_each_node_its_own_origin() -> None:
 
 def test_nodes_of_a_branch_are_carried_like_all_others() -> None:
     before = """g (bool c, float[2] x) => (float[2] y) {
-        y = If(c) <then_branch = t () => (float[2] p) { i = Relu(x) p = Cast<to = 1>(i) },
+        y = If(c) <then_branch = t () => (float[2] p) { i = Relu(x) p = Squeeze(i) },
                    else_branch = e () => (float[2] q) { q = Neg(x) }> }"""
     after = """g (bool c, float[2] x) => (float[2] y) {
         y = If(c) <then_branch = t () => (float[2] p) { p = Relu(x) },
@@ -521,7 +521,7 @@ def test_dropped_inverse_pair_of_symbolic_shapes_owns_nothing() -> None:
 
 def test_no_ops_of_equal_chains_are_each_their_own_input() -> None:
     before = """g (float[2] x) => (float[2] y) {
-        p = Neg(x) c = Cast<to = 1>(p) q = Neg(x) d = Cast<to = 1>(q) m = Exp(d) y = Max(m, c) }"""
+        p = Neg(x) c = Squeeze(p) q = Neg(x) d = Squeeze(q) m = Exp(d) y = Max(m, c) }"""
     after = "g (float[2] x) => (float[2] y) { p = Neg(x) m = Exp(p) y = Max(m, p) }"
     found = carried(before, after, p="a", c="a", q="b", d="b", m="c", y="d")
     assert found == {"p": [("a", "traced"), ("b", "merged")], "m": [("c", "traced")], "y": [("d", "traced")]}
@@ -735,7 +735,7 @@ def test_operation_is_merged_into_the_survivor_of_its_consumers() -> None:
     assert found["q"] == [("b", "traced"), ("c", "merged")]
 
 
-@pytest.mark.parametrize("dropped", ["Identity", "Cast<to = 1>"])
+@pytest.mark.parametrize("dropped", ["Identity", "Cast<to = 1>", "Squeeze"])
 def test_merge_before_dropped_operations_finds_the_consumers_survivor(dropped: str) -> None:
     # torch exports `Softplus` with a division by one behind it, which optimizers drop.
     before = f"""g (float[2] x) => (float[2] y, float[2] z) {{ u = Relu(x)
@@ -826,7 +826,7 @@ def test_operations_fused_into_one_own_nothing_else() -> None:
 
 def test_merge_behind_a_dropped_operation_has_both_owners() -> None:
     before = """g (float[2] x) => (float[2] y) {
-        a = Relu(x) t = Tanh(a) c = Cast<to = 1>(x) b = Relu(c) u = Tanh(b) y = Sub(t, u) }"""
+        a = Relu(x) t = Tanh(a) c = Squeeze(x) b = Relu(c) u = Tanh(b) y = Sub(t, u) }"""
     after = "g (float[2] x) => (float[2] y) { a = Relu(x) t = Tanh(a) y = Sub(t, t) }"
     found = carried(before, after, a="a", t="a", c="b", b="c", u="c", y="d")
     assert found == {

@@ -40,7 +40,7 @@ def test_each_condition_is_switched_off_alone(tmp_path: Path) -> None:
 
 def test_case_notices_a_condition_that_it_needs() -> None:
     def dropped() -> object:
-        before = "g (float[2] x) => (float[2] y) { c = Cast<to = 1>(x) y = Relu(c) }"
+        before = "g (float[2] x) => (float[2] y) { c = Squeeze(x) y = Relu(c) }"
         return carried(before, "g (float[2] x) => (float[2] y) { y = Relu(x) }", c="a", y="b")
 
     off = {each.text.partition(" and ")[0]: each for each in conditions(Path(aliases.__file__)) if " and " in each.text}

@@ -1,13 +1,13 @@
 """Finds aliases: values that a transformation dropped or added, and that are equal to another value.
 
-Example. The optimizer drops a Cast to the type that was there; `y` keeps its operator and name, and takes `x` where it
-took `c`. So `c` is an alias of `x`, which makes `y` equal in both graphs:
+Example. The optimizer drops a Squeeze of a value that has no axis of length 1; `y` keeps its operator and name, and
+takes `x` where it took `c`. So `c` is an alias of `x`, which makes `y` equal in both graphs:
 
     before                  after
-    c = Cast(x)
+    c = Squeeze(x)
     y = Relu(c)             y = Relu(x)
 
-The call of the Cast passes its input through: it does not co-own `y`.
+The call of the Squeeze passes its input through: it does not co-own `y`.
 
 In go both flat graphs; out come the numbers of all values, by :func:`number_values`, which runs the rounds.
 """
@@ -143,9 +143,9 @@ def _further_up(before: Flat, numbering: Numbering, lost: Value, kept: Value) ->
 
         before                                after
         a = Relu(x)                           a = Relu(x)
-        c = Cast(x)
+        c = Squeeze(x)
         b = Relu(c)
-        d = Cast(b)
+        d = Squeeze(b)
         y = Add(a, d)                         y = Add(a, a)
 
     The lost value may be an alias itself, as `d` of `b`. Two of 680 random architectures need it, transpositions that
