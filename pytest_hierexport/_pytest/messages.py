@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pytest
 
@@ -61,7 +62,7 @@ class CheckedItem:
     test: str
     """The name of the item."""
 
-    @property
+    @cached_property
     def repeat(self) -> str:
         """The command that repeats the item."""
         return repeat_command(self.run.plan, self.case, self.test)
