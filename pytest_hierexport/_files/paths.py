@@ -33,6 +33,12 @@ PACKAGE = Path(__file__).parents[1]
 """The folder of this package."""
 CONFIGURATIONS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 """The names of the files in which pytest looks for its configuration."""
+SECTIONS = {
+    "pyproject.toml": ("[tool.pytest.ini_options]", "[tool.pytest]"),
+    "tox.ini": ("[pytest]",),
+    "setup.cfg": ("[tool:pytest]",),
+}
+"""The tables of pytest's configuration in the files that other tools read, too; its own files have one."""
 AROUND_TESTS = ("_pytest", "_cache")
 """The rooms whose code runs around the tests of models, and records what these read."""
 _IN_MEMORY = "/dev/shm/"  # noqa: S108  # nothing is written there

@@ -21,7 +21,7 @@ from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.selectors import EVERYTHING
 from pytest_hierexport._cases.steps import exported_case
 from pytest_hierexport._files import ownership
-from pytest_hierexport._files.paths import absolute, relative
+from pytest_hierexport._files.paths import SECTIONS, absolute, relative
 from pytest_hierexport._pytest.ids import file_name, snapshot_file
 from pytest_hierexport._pytest.options import is_updating
 from pytest_hierexport._pytest.plan import Plan
@@ -33,8 +33,6 @@ _CHECKED = frozenset({Status.PASSED, Status.FAILED})
 _FILES = ".toml", ".ini", ".cfg", "conftest.py"
 """The endings of manifests, configuration files and conftests."""
 _HOOK = "pytest_hierexport_models"
-_OF_OTHERS = {"tox.ini": "[pytest]", "setup.cfg": "[tool:pytest]"}
-"""The configuration files that other tools read too, with the section that makes them pytest's."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +159,10 @@ class _Folder:
     def _is_gone(self, owner: str) -> bool:
         """Whether an owner is a file that is there no more, or that pytest has left to other tools."""
         path = self.path.parent / owner
-        section = _OF_OTHERS.get(path.name)
-        is_there = path.exists() and (section is None or section in path.read_text("utf-8", errors="replace"))
+        # pytest names a pyproject.toml as its configuration also where that has no table of it.
+        sections = () if path.name == "pyproject.toml" else SECTIONS.get(path.name, ())
+        text = path.read_text("utf-8", errors="replace") if sections and path.exists() else ""
+        is_there = any(each in text for each in sections) if sections else path.exists()
         return owner.endswith(_FILES) and not is_there
 
     def _is_there(self, owner: str) -> bool:

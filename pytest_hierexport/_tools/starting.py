@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from pytest_hierexport._cases.manifest import parse_manifest
 from pytest_hierexport._errors import CollectError, UsageError
 from pytest_hierexport._files.atomic import write_atomically
-from pytest_hierexport._files.paths import CONFIGURATIONS
+from pytest_hierexport._files.paths import CONFIGURATIONS, SECTIONS
 
 MANIFEST = "models.toml"
 _NAME = "pytest-hierexport"
@@ -25,12 +25,6 @@ _BUILT = re.compile(r"^\[build-system\]", re.MULTILINE)
 """The table of pyproject.toml that says how the project is built."""
 _STATED = re.compile(r"^\[project\]", re.MULTILINE)
 """The table of pyproject.toml that lists what the project needs."""
-_SECTIONS = {
-    "pyproject.toml": ("[tool.pytest.ini_options]", "[tool.pytest]"),
-    "tox.ini": ("[pytest]",),
-    "setup.cfg": ("[tool:pytest]",),
-}
-"""The tables of pytest's configuration in the files that other tools read, too; its own files have one."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +139,7 @@ def to_configure(project: Path) -> str:
     >>> to_configure(Path("a-folder-without-configuration"))
     'hierexport_models = ["models.toml"] to [tool.pytest.ini_options]'
     """
-    name, section, text = next(_configurations(project), ("pyproject.toml", _SECTIONS["pyproject.toml"][0], ""))
+    name, section, text = next(_configurations(project), ("pyproject.toml", SECTIONS["pyproject.toml"][0], ""))
     if "hierexport_models" in text:
         return ""
     stated = json.dumps([MANIFEST]) if name.endswith(".toml") else MANIFEST
@@ -155,12 +149,12 @@ def to_configure(project: Path) -> str:
 def _configurations(project: Path) -> Iterator[tuple[str, str, str]]:
     """Yield the files of a project that may configure pytest, which reads the first alone: name, section and text."""
     for name in CONFIGURATIONS:
-        file, sections = project / name, _SECTIONS.get(name, ("[pytest]",))
+        file, sections = project / name, SECTIONS.get(name, ("[pytest]",))
         if file.is_file():
             text = file.read_text("utf-8", "replace")
             stated = [section for section in sections if section in text]
             # A file of pytest's own counts without any section, too.
-            yield from ((name, section, text) for section in stated or (sections if name not in _SECTIONS else ()))
+            yield from ((name, section, text) for section in stated or (sections if name not in SECTIONS else ()))
 
 
 def _requirements(project: Path) -> Iterator[str]:
