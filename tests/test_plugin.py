@@ -305,6 +305,29 @@ def test_ini_models_run_only_if_no_path_is_named(project: Project) -> None:
     assert ids(named) == ["pytest.ini::build::test_must[MUST-002]"]
 
 
+@pytest.mark.parametrize(
+    ("file", "command"), [("pytest.ini", "pytest ../pytest.ini"), ("conftest.py", "pytest without paths")]
+)
+def test_header_tells_that_named_paths_leave_models_out(project: Project, file: str, command: str) -> None:
+    stated = {
+        "pytest.ini": "[pytest]\nhierexport_models = my_model.py::build\n",
+        "conftest.py": """
+            from pytest_hierexport import Case
+            from my_model import build
+
+            def pytest_hierexport_models(config):
+                return [Case("tower", build)]
+        """,
+    }
+    project.write(file, stated[file])
+    project.write("tests/test_own.py", "def test_it(): pass\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project.path / "tests")
+        result = project.run(f"--rootdir={project.path}", "test_own.py", "--co")
+    line = f"hierexport: 1 model not selected, as the command line names other paths; to run them: {command}"
+    result.stdout.fnmatch_lines([line])
+
+
 @pytest.mark.parametrize("folder", ["one", ".one"])
 def test_naming_a_manifest_of_the_ini_runs_no_other_model(project: Project, folder: str) -> None:
     for each in (folder, ".two"):

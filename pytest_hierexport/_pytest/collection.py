@@ -14,7 +14,7 @@ from pytest_hierexport._files.paths import absolute, relative
 from pytest_hierexport._pytest import items
 from pytest_hierexport._pytest.plan import Plan
 from pytest_hierexport._pytest.run import RUN
-from pytest_hierexport._text import escape, one_line
+from pytest_hierexport._text import counted, escape, first_names, one_line
 
 
 class CasesFile(pytest.Module):
@@ -112,6 +112,14 @@ def named_anchors(plan: Plan) -> dict[Path, str]:
     """Return the anchors that arguments name, with the rest of each argument; only an id names a folder."""
     named = (_split(argument, plan.settings.here) for argument in plan.config.args)
     return {path: rest for path, rest in named if path in plan.anchors and (rest or path.is_file())}
+
+
+def not_named(plan: Plan) -> str:
+    """Return the line that tells why no model runs, where the arguments name none, and what runs them."""
+    files = [plan.shown(anchor) for anchor in plan.anchors if anchor.is_file()]
+    run = f"pytest {first_names(files)}" if files else "pytest without paths"
+    models = counted(len(plan.selected), "model")
+    return one_line(f"hierexport: {models} not selected, as the command line names other paths; to run them: {run}")
 
 
 def chooses(plan: Plan) -> bool:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -121,7 +122,10 @@ def _selected_run(config: pytest.Config, settings: Settings) -> Run | None:
         if asked or collection.names_a_file(config, [*settings.manifests, *filter(None, [config.inipath])]):
             raise
         return None
-    if not plan.selected or (not asked and not collection.named_anchors(plan)):
+    if not plan.selected:
+        return None
+    if not asked and not collection.named_anchors(plan):
+        config.pluginmanager.register(SimpleNamespace(pytest_report_header=lambda: collection.not_named(plan)))
         return None
     # It may leave a warning in the run folder, which only a run with models removes.
     cache = cache_of(config, settings, folder, [config.rootpath / KEPT, *settings.outputs])
