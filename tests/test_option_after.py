@@ -152,6 +152,19 @@ def test_unknown_step_is_a_usage_error(step: str, nearest: str, stepped: Project
         assert "correct the manifest" not in result.stderr.str()
 
 
+@pytest.mark.parametrize(("key", "value"), [("after", "['steps:keep']"), ("exporter", "'steps:keep'")])
+def test_module_of_another_manifest_is_not_taken_silently(key: str, value: str, stepped: Project) -> None:
+    for folder in ("one", "two"):
+        stepped.write(f"{folder}/steps.py", f"def keep(source, target): raise ValueError({folder!r})\n")
+        stepped.write(f"{folder}/models.toml", f"[models.{folder}]\nmodel = '../my_model.py::build'\n{key} = {value}\n")
+    (stepped.path / "steps.py").unlink()
+    both = stepped.run("--hierexport-models=one/models.toml,two/models.toml", "--co", "-q")
+    assert both.ret == pytest.ExitCode.USAGE_ERROR
+    both.stderr.fnmatch_lines([f"*module steps to be two/steps.py at models.two.{key} *found one/steps.py*"])
+    stepped.write("two/steps.py", (stepped.path / "one" / "steps.py").read_text())
+    assert stepped.run("--hierexport-models=one/models.toml,two/models.toml", "--co", "-q").ret == 0
+
+
 def test_results_of_steps_are_skipped_where_the_export_fails(stepped: Project) -> None:
     stepped.write("my_model.py", "def build():\n    raise ValueError('no weights')\n")
     result = stepped.run(MODELS, "--hierexport-after=steps:keep", "-k", "MUST-002")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_hierexport._cases.factories import bring_in_reach, check_defined, file_of
+from pytest_hierexport._cases.factories import bring_in_reach, check_defined, file_of, find_module
+from pytest_hierexport._cases.neighbours import check_same
 from pytest_hierexport._errors import UsageError, proposal
 from pytest_hierexport._export.choices import EXPORTERS, is_own
 
@@ -18,6 +19,7 @@ def check_exporter(exporter: str, root: Path) -> str:
 
     Raises:
         UsageError: No exporter has this name, or the module does not exist.
+        CollectError: Another module has its name.
     """
     if is_own(exporter):
         check_function(exporter, root, "an exporter of your own")
@@ -40,6 +42,7 @@ def check_function(name: str, root: Path, what: str) -> None:
 
     Raises:
         UsageError: It does not.
+        CollectError: `root` has such a module, but Python finds that of another folder of the project.
     """
     module, _, function = name.partition(":")
     found = bring_in_reach(module, root) if function else None
@@ -50,4 +53,7 @@ def check_function(name: str, root: Path, what: str) -> None:
             do="name an installed module, or add its folder to PYTHONPATH (in a test run, or to pytest's pythonpath)",
         )
     if (file := file_of(found)) is not None:
+        # The folder of another manifest may be on the path before this one's.
+        own = file_of(find_module(module, root, root_first=True))
+        check_same(module, own or file, file, "which comes first on sys.path")
         check_defined(file, function, "a function")

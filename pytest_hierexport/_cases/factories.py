@@ -33,9 +33,10 @@ _FILES = 16
 """The number of parsed files that are remembered: many models may be in one."""
 
 
-def find_module(name: str, root: Path) -> ModuleSpec | None:
-    """Find a module on `sys.path`, then in `root`, without importing it or its parent packages."""
-    return _find(name, None) or _find(name, [str(root)])
+def find_module(name: str, root: Path, *, root_first: bool = False) -> ModuleSpec | None:
+    """Find a module on `sys.path`, then in `root`, or the other way round; nothing is imported."""
+    first, second = ([str(root)], None) if root_first else (None, [str(root)])
+    return _find(name, first) or _find(name, second)
 
 
 def file_of(spec: ModuleSpec | None) -> Path | None:

@@ -210,7 +210,7 @@ def _check_choices(table: _Table) -> None:
         key = "after"
         for step in map(_step, table.values.get(key, ())):
             check_step(step.name, table.path.parent)
-    except UsageError as error:
+    except (UsageError, CollectError) as error:
         raise table.wrong(key, error.expected, error.found, error.do) from None
 
 

@@ -48,13 +48,23 @@ def check_taken(name: str, own: Path) -> None:
         CollectError: One was.
     """
     taken = getattr(sys.modules.get(name), "__file__", None)
-    if not isinstance(taken, str) or not is_project(taken) or not exists(Path(taken)) or own.samefile(taken):
+    if isinstance(taken, str):
+        check_same(name, own, Path(taken), "which was imported under that name before")
+
+
+def check_same(name: str, own: Path, other: Path, why: str) -> None:
+    """Check that the file that Python has for a module is not another file of the project; `why` it has that one.
+
+    Raises:
+        CollectError: It is.
+    """
+    if not is_project(str(other)) or not exists(other) or own.samefile(other):
         return
-    if own.stem != "__init__" and own.read_bytes() == Path(taken).read_bytes():
+    if own.stem != "__init__" and own.read_bytes() == other.read_bytes():
         return
     raise CollectError(
         f"the module {name} to be {shown_source(own)}",
-        found=f"{shown_source(Path(taken))}, which was imported under that name before",
+        found=f"{shown_source(other)}, {why}",
         do="rename one of them, make packages with names of their own, or run these models in sessions of their own",
     )
 

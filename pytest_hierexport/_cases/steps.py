@@ -29,6 +29,7 @@ def check_step(name: str, root: Path) -> str:
 
     Raises:
         UsageError: There is no such step.
+        CollectError: Another module has its name.
     """
     if name in ONNXRUNTIME:
         return name
