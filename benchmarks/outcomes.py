@@ -40,7 +40,10 @@ class Population:
     """Makes the model of a name, as the factory of a case does."""
 
     def main(self, arguments: Sequence[str]) -> int:
-        """Ask every model, print what became of it, then the totals; 1 where something is to be said against one."""
+        """Ask every model, print what became of it, then the totals; 1 where something is to be said against one.
+
+        A model that cannot be built counts only if it was asked for by its name.
+        """
         if arguments[:1] == [ONE]:
             print(json.dumps(asdict(_ask(arguments[1], self.build))))
             return 0
@@ -57,7 +60,7 @@ class Population:
                     with options.log.open("a", encoding="utf-8") as log:
                         log.write(json.dumps(asdict(outcome)) + "\n")
         _print_totals(outcomes)
-        asked = (outcome for outcome in outcomes if outcome.result != NOT_BUILT)
+        asked = (outcome for outcome in outcomes if options.only or outcome.result != NOT_BUILT)
         return 0 if all(outcome.exact for outcome in asked) else 1
 
 
