@@ -252,9 +252,11 @@ def gist(error: BaseException) -> str:
 def in_words(error: BaseException, *, whole: bool = False) -> str:
     """Return an error's type and the first sentence of its message, or the whole of it."""
     lines = [line.strip() for line in without_colours(str(error)).splitlines() if line.strip()] or ["no message"]
-    # A line that ends with a colon ("These do not fit:") announces the one below it.
+    # A line that ends with a colon ("These do not fit:") announces the one below it, and one in parentheses completes
+    # the one above ("(Occurred when translating col2im)", which alone names the operator).
     end = len(lines) - 1
-    last = end if whole else next((i for i, line in enumerate(lines) if not line.endswith(":")), end)
+    ends = (i for i in range(end) if not (lines[i].endswith(":") or lines[i + 1].startswith("(")))
+    last = end if whole else next(ends, end)
     return f"{type(error).__name__}: {' '.join(lines[: last + 1])[:_LONGEST]}"
 
 

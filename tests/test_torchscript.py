@@ -417,6 +417,11 @@ class TestParts:
         with pytest.raises(ExportError, match="aten::geqrf"):
             export(Runs(lambda _, x: torch.geqrf(x)[0]), (X,), exporter="torchscript")
 
+    def test_the_operator_that_has_no_translation_is_named(self) -> None:
+        fold = Runs(lambda _, x: nn.functional.fold(x, (x.shape[-1] + 1, 1), (2, 1)))
+        with pytest.raises(ExportError, match=r"'NoneType'.*translating col2im"):
+            export(fold, (X[:, :4],), exporter="torchscript")
+
     def test_must_005_has_no_plain_peer_of_parts(self, tmp_path: Any) -> None:
         example = Example(Runs(lambda m, x: m.a(x).diff(), a=Gate()).eval(), (X,))
         case = Case("parts", lambda: example, "tests", exporter="torchscript", opset=17)
