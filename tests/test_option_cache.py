@@ -41,7 +41,9 @@ def test_second_run_builds_no_model_and_imports_no_torch(project: Project, monke
     assert (project.path / "cache" / ".gitignore").read_text() == "*\n"
 
 
-def test_workers_and_a_run_without_them_share_results(project: Project) -> None:
+@pytest.mark.parametrize("ini", ["", "pythonpath = src"])
+def test_workers_and_a_run_without_them_share_results(project: Project, ini: str) -> None:
+    project.write("pytest.ini", f"[pytest]\n{ini}\n")
     arguments = (MODELS, "--hierexport-cache=cache", "-k", "MUST-002 or MUST-009")
     assert project.process(MODELS, "--hierexport-cache=cache", "-k", "MUST-002", "-n1").ret == 0
     assert project.process(*arguments, "-n0").ret == 0

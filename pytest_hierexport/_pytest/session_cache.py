@@ -108,7 +108,9 @@ def session_facts(config: pytest.Config) -> dict[str, object]:
     return {
         "python": [sys.version, list(sys.flags), sorted(map(repr, sys._xoptions.items())), platform.machine()],
         "warnings": sys.warnoptions,
-        "path": [os.getcwd(), *sys.path],  # noqa: PTH109  # as Python itself reads the empty entry
+        # As Python itself reads the empty entry. A worker inserts the folders of the ini `pythonpath` into the path of
+        # its controller, which has them: a folder's second place decides nothing.
+        "path": [os.getcwd(), *dict.fromkeys(sys.path)],  # noqa: PTH109
         "distributions": _distributions(),
         "package": digest_of_all(PACKAGE, (file for file in PACKAGE.rglob("*") if file.suffix in {".py", ".json"})),
         "root": str(config.rootpath),
