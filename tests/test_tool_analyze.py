@@ -53,6 +53,20 @@ def pair():
     return build()
 """
 
+SAME = """
+import torch
+
+class Same(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("stored", torch.arange(3.0))
+    def forward(self, x):
+        return {result}
+
+def build():
+    return Same().eval(), (torch.randn(2, 3),)
+"""
+
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -229,6 +243,15 @@ class TestContamination:
     ) -> None:
         assert main(["analyze", "net.onnx", "--contamination", "my_model.py::other"]) == 4
         assert "the model that the file was exported from" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("result", ["x", "self.stored * 2"])
+    def test_model_without_a_provable_call_is_taken(
+        self, project: Path, capsys: pytest.CaptureFixture[str], result: str
+    ) -> None:
+        (project / "same.py").write_text(SAME.format(result=result))
+        assert main(["export", "same.py::build", "-o", "same.onnx"]) == 0
+        capsys.readouterr()
+        assert document(capsys, "same.onnx", "--contamination", "same.py::build")["contamination"] == []
 
 
 def test_whole_tags_of_deep_modules_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
