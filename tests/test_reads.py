@@ -160,3 +160,11 @@ def test_a_library_of_the_system_is_no_program(reads: Reads) -> None:
     with reads.logs.of("any"):
         ctypes.util.find_library("c")
     assert not reads.logs.started_program("any")
+
+
+def test_script_that_started_pytest_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Path(sysconfig.get_paths()["scripts"], "pytest")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script), raising=False)
+    found = Reads().inputs()
+    assert found is not None
+    assert str(script) not in found.files
