@@ -845,11 +845,12 @@ def test_merge_between_two_dropped_pairs_has_both_owners() -> None:
     assert found["y"] == [("d", "traced")]
 
 
-def test_constants_that_were_folded_were_not_merged() -> None:
+@pytest.mark.parametrize(("operator", "part"), [("Abs", "{1.0, 2.0}"), ("Exp", "{0.36787945, 0.13533528}")])
+def test_constants_that_were_folded_were_not_merged(operator: str, part: str) -> None:
     weight = "float[2] w = {1.0, 2.0}"
     before = f"""g (float[2] x) => (float[2] y, float[2] z) <{weight}> {{
-        kept = Neg(w) more = Abs(kept) y = Add(x, more) lost = Neg(w) part = Abs(lost) z = Mul(x, part) }}"""
-    after = f"""g (float[2] x) => (float[2] y, float[2] z) <{weight}, float[2] part = {{1.0, 2.0}}> {{
+        kept = Neg(w) more = Abs(kept) y = Add(x, more) lost = Neg(w) part = {operator}(lost) z = Mul(x, part) }}"""
+    after = f"""g (float[2] x) => (float[2] y, float[2] z) <{weight}, float[2] part = {part}> {{
         kept = Neg(w) more = Abs(kept) y = Add(x, more) z = Mul(x, part) }}"""
     found = carried(before, after, kept="a", more="a", y="a", lost="b", part="b", z="b")
     assert found["kept"] == found["more"] == [("a", "traced")]

@@ -154,15 +154,15 @@ class _Matcher:
         jetmoe needs it: its experts compute equal indices, each for itself.
 
         A removed constant of which the survivors consume none was folded instead: torchvision's detectors compute some
-        of their sizes once more in the branches of their NMS.
+        of their sizes once more in the branches of their NMS. So was one whose consumer was folded, as the shape that
+        TorchScript gives the weight of a `torch.tensordot` (e3nn).
         """
-        folded: set[Node] = set()
         for node in sorted(self.merged, key=self.before.order.__getitem__, reverse=True):
             consumers = list(self._consumers(node))
             survivors = {new for consumer in consumers for new in self._became(consumer)}
             consumed = [each for each in self.merged[node] if not survivors.isdisjoint(self.after.consumers_of(each))]
-            if not node.varying and not consumed and (survivors or not folded.isdisjoint(consumers)):
-                folded.add(node)
+            folded = any(not (consumer.varying or self._became(consumer)) for consumer in consumers)
+            if not node.varying and not consumed and (survivors or folded):
                 del self.merged[node]
             else:
                 self.merged[node] = consumed or self.merged[node]
