@@ -130,6 +130,18 @@ class TestCalls:
         result = exported(Runs(lambda m, x: m.a(x) - m.b(x).exp(), a=Runs(half), b=Runs(half)))
         assert [*owners(result, "Slice"), owners(result, "Mul")[-1]] == [["a", "b"]] * 2
 
+    def test_list_that_torch_merged_becomes_nodes_of_each_call(self) -> None:
+        # Swin pads its windows in each block, by the same sizes.
+        padded = [Runs(lambda _m, x, n: nn.functional.pad(x, (0, 0, 0, -n % 4))) for _ in range(2)]
+
+        def run(m: Any, x: torch.Tensor) -> Any:
+            rows = x.nonzero().shape[0]
+            return m.a(x.exp(), rows), m.b(x.tanh(), rows)
+
+        result = exported(Runs(run, a=padded[0], b=padded[1]))
+        assert owners(result, "Mod") == [["a", "b"]]
+        assert owners(result, "Concat") == [["a"], ["a"], ["b"], ["b"], ["a"], ["b"]]
+
     def test_call_with_unused_result_owns_the_shared_computation(self) -> None:
         result = exported(Runs(lambda m, x: (m.a(x), m.b(x))[1].tanh(), a=nn.BatchNorm1d(5), b=nn.Tanh()))
         assert owners(result, "BatchNormalization") == []

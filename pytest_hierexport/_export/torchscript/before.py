@@ -85,8 +85,16 @@ class _Graft:
         if len(kept.inputs) == len(operation.inputs):
             pairs = zip(operation.inputs, kept.inputs, strict=True)
             inputs = tuple(now if was in self._lists else was for was, now in pairs)
-        operations += self._additions(inputs, self.owners.get(lists[0].key) or self.owners.get(operation.key, ()))
+        operations += self._additions(inputs, self._calls_of_additions(operation, lists[0]))
         return replace(operation, inputs=inputs)
+
+    def _calls_of_additions(self, operation: Operation, listed: Operation) -> CallNames:
+        """Return the calls of what replaces a list for one operation: those of the list that run it, or all.
+
+        The blocks of Swin pad by one list of sizes, which torch merged, and torch replaces it for each of them.
+        """
+        own, calls = self.owners.get(operation.key, ()), self.owners.get(listed.key, ())
+        return tuple(call for call in calls if call in own) or calls or own
 
     def _result(self, was: int | None, now: int | None) -> int | None:
         """Return a result of the graph: the final one if torch added its producer, else the converted one.
