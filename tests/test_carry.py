@@ -933,6 +933,9 @@ def test_constant_of_two_calls_belongs_to_both() -> None:
     text = "g (float[1, 600] x) => (float[1, 600] z) { y = Add(x, u) z = Add(y, u) }"
     result = carry(before, known(before, u="a", v="b"), holding(text, "u", np.sin(numbers)))
     assert [origin.call for origin in result.initializers["u"]] == ["a", "b"]
+    constant = f"u = Constant<value = float[1, 600] {{{', '.join(map(str, np.sin(numbers, dtype='f')))}}}>() y ="
+    nodes = carry(before, known(before, u="a", v="b"), model(text.replace("y =", constant, 1))).nodes
+    assert [origin.call for origin in nodes["u"]] == ["a", "b"]
 
 
 def test_constant_of_a_branch_belongs_to_its_consumers_there() -> None:

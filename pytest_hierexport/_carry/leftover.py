@@ -11,7 +11,7 @@ from pytest_hierexport._calls.attribution import Evidence, Origin
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._carry.flat import Node, Value
 from pytest_hierexport._carry.match import Match, OriginsOf, weakened
-from pytest_hierexport._carry.regions import origins_of_replaced
+from pytest_hierexport._carry.regions import origins_of_replaced, with_equal_lost
 from pytest_hierexport._carry.slices import backward_slice
 
 
@@ -126,7 +126,7 @@ def initializer_origins(match: Match, origins: OriginsOf, name: str, value: Valu
         return match.attributed.initializers[name]
     namesake = match.before.named.get(value.name)
     if namesake is not None and namesake in match.before.producer:
-        folded = backward_slice(match.before, _merged(match, namesake), match.is_alive)
+        folded = backward_slice(match.before, with_equal_lost(match, namesake), match.is_alive)
         return weakened(Evidence.FOLDED, origins_of_replaced(match, folded))
     # A tool may rename it (`add_prefix`); small constants are shared freely, so their content says nothing.
     numbering, keys = match.numbering, match.before.initializer_keys
@@ -136,13 +136,3 @@ def initializer_origins(match: Match, origins: OriginsOf, name: str, value: Valu
             return match.attributed.initializers[key]
     consumers = match.after.own_consumers(value)
     return weakened(Evidence.FOLDED, (origin for consumer in consumers for origin in origins[consumer]))
-
-
-def _merged(match: Match, computed: Value) -> list[Value]:
-    """Return a value before with the equal ones that are gone; small constants are shared freely, so only itself."""
-    producer = match.before.producer[computed]
-    if match.numbering.old[computed] in match.numbering.contents:
-        return [computed]
-    equal = match.numbering.by_expression[match.numbering.expressions_before[producer]]
-    values = [node.outputs[producer.outputs.index(computed)] for node in equal]
-    return [value for value in values if value is computed or value.name not in match.after.named]

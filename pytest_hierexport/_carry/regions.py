@@ -148,7 +148,8 @@ def _given(match: Match, nodes: list[Node]) -> list[Value]:
         equal = numbering.by_number.get(numbering.new[value], [])
         if not value.varying:
             # Equal constants say nothing about ownership: optimizers share them freely.
-            equal = [other for other in equal if other.name == value.name] or equal
+            named = (other for other in equal if other.name == value.name)
+            equal = [each for other in named for each in with_equal_lost(match, other)] or equal
         equal = [other for other in equal if _namesake_after(other, match.after) in {None, *outputs}]
         rivals = [other for other in numbering.by_number_after[numbering.new[value]] if other not in outputs]
         if rivals:
@@ -157,6 +158,16 @@ def _given(match: Match, nodes: list[Node]) -> list[Value]:
     # An Identity gives a value that another node computes (BridgeTower).
     known = (numbering.new[value] for value in outputs)
     return list(given) or [numbering.first_before[number] for number in known if number in numbering.first_before]
+
+
+def with_equal_lost(match: Match, computed: Value) -> list[Value]:
+    """Return a value before with the equal ones that are gone; small constants are shared freely, so only itself."""
+    producer = match.before.producer.get(computed)
+    if producer is None or match.numbering.old[computed] in match.numbering.contents:
+        return [computed]
+    equal = match.numbering.by_expression[match.numbering.expressions_before[producer]]
+    values = [node.outputs[producer.outputs.index(computed)] for node in equal]
+    return [value for value in values if value is computed or value.name not in match.after.named]
 
 
 def _namesake_after(value: Value, after: Flat) -> Value | None:
