@@ -137,6 +137,34 @@ def test_fusions_that_share_a_chain_of_nodes_keep_apart() -> None:
     assert [[origin.call for origin in result.nodes[key]] for key in "yz"] == [["a"], ["b"]]
 
 
+# DeBERTa by TorchScript: each layer casts the mask, of which torch merged the `Not`, to the type that it has.
+MASKED = """g (float[2] x, bool[2] m) => (float[2] y, float[2] z) <float low = {-9.0}> {
+    n = Not(m) p = Cast<to = 9>(n) y = Where(p, low, x) q = Cast<to = 9>(n) z = Where(q, low, y) }"""
+
+
+def masked(after: str) -> dict[str, list[str]]:
+    owners = {"n": "ab", "p": "a", "y": "a", "q": "b", "z": "b"}
+    nodes = {key: tuple(Origin(call, Evidence.MERGED) for call in calls) for key, calls in owners.items()}
+    result = carry(model(MASKED), Attribution(CALLS, nodes, {}), model(MASKED[: MASKED.index("n =")] + after))
+    return {key: [origin.call for origin in origins] for key, origins in result.nodes.items()}
+
+
+def test_fusions_that_share_a_node_behind_casts_keep_apart() -> None:
+    assert masked("y = Where(m, x, low) z = Where(m, y, low) }") == {"y": ["a"], "z": ["b"]}
+
+
+@pytest.mark.parametrize(("taken", "calls"), [("p", ["a", "b"]), ("n", ["a"])])
+def test_cast_to_the_same_type_is_owned_by_its_takers(taken: str, calls: list[str]) -> None:
+    found = masked(f"n = Not(m) p = Cast<to = 9>(n) y = Where(p, low, x) z = Where({taken}, low, y) }}")
+    assert found == {"n": ["a", "b"], "p": calls, "y": ["a"], "z": ["b"]}
+
+
+def test_identity_of_a_dropped_identity_is_not_merged() -> None:
+    before = "g (float[2] x) => (float[2] y, float[2] z) { p = Identity(x) y = Exp(p) q = Identity(p) z = Neg(q) }"
+    after = "g (float[2] x) => (float[2] y, float[2] z) { p = Identity(x) y = Exp(p) z = Neg(p) }"
+    assert carried(before, after, p="a", y="a", q="b", z="b")["p"] == [("a", "traced")]
+
+
 def test_size_that_became_a_constant_gives_no_owner() -> None:
     head = "g (float[batch, heads, 4] x) => (float[n, 4] y)"
     before = f"""{head} <int64[1] four = {{4}}> {{

@@ -109,6 +109,7 @@ class _Matcher:
             if same is not None and self.numbering.expressions_before[same] == self.numbering.expressions_after[node]:
                 self.twins[same] = node
         self._narrow()
+        self._merge_identities()
         return Match(
             self.attributed, self.after, self.numbering, self.twins, self.merged, self._by_name(), tuple(self.unpaired)
         )
@@ -166,6 +167,21 @@ class _Matcher:
                 del self.merged[node]
             else:
                 self.merged[node] = consumed or self.merged[node]
+
+    def _merge_identities(self) -> None:
+        """Find the identities that were merged: the survivors of their consumers take what an equal one gives.
+
+        TorchScript casts the mask of DeBERTa to its own type, once for each layer; onnxoptimizer makes one of these.
+        """
+        identities = (new for new in self.twins.values() if new.identity_input is not None)
+        kept = grouped(identities, self.numbering.expressions_after.__getitem__)
+        for node in reversed(self.before.nodes):
+            if node.identity_input is not None and node not in self.twins:
+                survivors = {new for consumer in self.before.consumers_of(node) for new in self._became(consumer)}
+                equal = kept.get(self.numbering.expressions_before[node], ())
+                taken = [new for new in equal if not survivors.isdisjoint(self.after.consumers_of(new))]
+                if found := [new for new in taken if self._has_same_producers(node, new)]:
+                    self.merged[node] = found
 
     def _consumers(self, node: Node) -> Iterator[Node]:
         """Yield the nodes before that take an output of a node, also as an equal value that a dropped operation gives.

@@ -63,13 +63,25 @@ def origins_of_replaced(match: Match, replaced: list[Node]) -> list[Origin]:
     hierarchy, found = match.attributed.hierarchy, dict[Node, list[Origin]]()
     for node in sorted(replaced, key=match.before.order.__getitem__, reverse=True):
         own = match.attributed.nodes[node]
-        consumers = match.before.consumers_of(node)
+        consumers = [*_computing_consumers(match, node)]
         calls = {origin.call for consumer in consumers for origin in found.get(consumer, ())}
         near = [o for o in own if any(hierarchy.within(call, o.call) for call in calls)]
         # A node that serves nothing else is in this region alone: a normalisation in a convolution (MobileNetV2).
         elsewhere = any(each not in found or len(found[each]) < len(match.attributed.nodes[each]) for each in consumers)
         found[node] = near if elsewhere and near else list(own)
     return [origin for origins in found.values() for origin in origins]
+
+
+def _computing_consumers(match: Match, node: Node) -> Iterator[Node]:
+    """Yield the nodes before that take what a node gives, also through a pass-through, which no region has.
+
+    TorchScript casts that `Not` to the type that it has, once for each layer.
+    """
+    for consumer in match.before.consumers_of(node):
+        if _passes_through(consumer, match.numbering):
+            yield from _computing_consumers(match, consumer)
+        else:
+            yield consumer
 
 
 def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
