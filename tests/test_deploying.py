@@ -15,7 +15,7 @@ import torch
 from pytest_hierexport import export, prove, read
 from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.deploying import deploy
-from pytest_hierexport._errors import ExportError
+from pytest_hierexport._errors import ExportError, UsageError
 
 
 class Gate(torch.nn.Module):
@@ -154,3 +154,11 @@ def test_onnx_runtime_plans_no_reuse_of_memory_for_a_step(
     export(example.model, example.args, path=tmp_path / "in.onnx")
     deploy("onnxruntime:basic", tmp_path / "in.onnx", tmp_path / "out.onnx")
     assert planned == [False]
+
+
+def test_types_that_onnx_runtime_lacks_are_told(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2).bfloat16().eval()
+    export(model, (torch.ones(1, 2, dtype=torch.bfloat16),), path=tmp_path / "in.onnx")
+    with pytest.raises(UsageError, match="a graph that ONNX Runtime can load") as raised:
+        deploy("onnxruntime:basic", tmp_path / "in.onnx", tmp_path / "out.onnx")
+    assert raised.value.do.startswith("convert the operators or types that it lacks")

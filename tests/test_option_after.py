@@ -36,6 +36,11 @@ STEPS = """
 
     def forget(source, target):
         pass
+
+    def misname(source, target):
+        model = onnx.load(source)
+        model.graph.node[0].op_type = "NoSuchOperator"
+        onnx.save(model, target)
 """
 
 
@@ -209,3 +214,8 @@ def test_missing_snapshot_of_a_step_names_the_same_step(stepped: Project) -> Non
     result = stepped.run("--hierexport-models=b=my_model.py::build", after, *snapshot)
     for name in ("a.txt", "a@onnxruntime%3Abasic.txt", "a@onnxruntime%3Abasic+steps%3Akeep.txt"):
         assert f"rename __hierexport__/{name} if the model was renamed" in result.stdout.str()
+
+
+def test_file_that_a_step_broke_names_the_step(stepped: Project) -> None:
+    result = stepped.run(MODELS, "--hierexport-after=steps:misname", "-k", "steps and MUST-004")
+    result.stdout.fnmatch_lines(["MUST-004 *", "  to do     correct the step steps:misname; *"])
