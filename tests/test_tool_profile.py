@@ -410,6 +410,13 @@ def test_symbolic_dimensions_must_be_stated(net: Path) -> None:
         profile(net, sizes={**SIZES, "widht": 3})
 
 
+def test_dimension_that_is_an_expression_is_quoted(tmp_path: Path) -> None:
+    shapes = {"input": {0: 2 * torch.export.Dim("half", min=1, max=9)}}
+    export(torch.nn.Linear(2, 2), (torch.ones(4, 2),), path=tmp_path / "m.onnx", dynamic_shapes=shapes)
+    with pytest.raises(UsageError, match=r"add --dim '2\*half=8',"):
+        profile(tmp_path / "m.onnx")
+
+
 def test_dimension_without_a_name_is_stated_by_its_axis(tmp_path: Path) -> None:
     text = '<ir_version: 10, opset_import: ["" : 20]> g (float[?, 3] x) => (float[?, 3] y) { y = Neg(x) }'
     path = tagged(tmp_path / "axis.onnx", text, {"y": "only"})

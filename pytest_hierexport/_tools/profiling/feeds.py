@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -68,10 +69,12 @@ def _shape(value: onnx.ValueInfoProto, sizes: Mapping[str, int]) -> tuple[int, .
         raise UsageError(f"a shape for the input {value.name}", found="none in the file", do="give inputs as .npz")
     missing = [name for name in _dimensions(value) if name and name not in sizes]
     if missing:
+        # A name may be an expression of torch's, 4*patches: a pattern for files to a shell.
+        options = " ".join(f"--dim {quote(f'{name}=8')}" for name in dict.fromkeys(missing))
         raise UsageError(
             f"a size for each symbolic dimension of the input {value.name}",
             found=f"none for {', '.join(missing)}",
-            do=f"add {' '.join(f'--dim {name}=8' for name in dict.fromkeys(missing))}, or give inputs as .npz",
+            do=f"add {options}, or give inputs as .npz",
         )
     dims = zip(_dimensions(value), tensor_type.shape.dim, strict=True)
     return tuple(sizes[name] if name else dim.dim_value for name, dim in dims)
