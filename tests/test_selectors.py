@@ -36,6 +36,14 @@ def test_misspelled_file_is_found_near_its_name(tmp_path: Path) -> None:
     assert error.value.do.startswith("perhaps models.toml")
 
 
+def test_missing_file_proposes_files_of_its_kind(tmp_path: Path) -> None:
+    for name in ("a.hierarchy.json", "a.onnx", "towers.py"):
+        (tmp_path / name).write_text("")
+    with pytest.raises(UsageError) as error:
+        names(tmp_path, "x.py::build")
+    assert error.value.do == "give a path that exists, choose from towers.py"
+
+
 def test_missing_file_in_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> NoReturn:
         raise PermissionError(errno.EACCES, "Permission denied")

@@ -230,6 +230,8 @@ def _existing(text: str, root: Path, what: str) -> Path:
     if exists(path):
         return path
     others = sorted(names_in(path.parent))
+    if not similar(path.name, others):
+        others = [name for name in others if Path(name).suffix == path.suffix] or others
     near = f", {proposal(path.name, others)}" if others else ""
     raise UsageError(what, found=f"no {text} in {root}", do=f"give a path that exists{near}")
 
