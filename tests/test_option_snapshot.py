@@ -592,3 +592,12 @@ def test_more_changed_modules_than_are_located_are_counted(project: Project) -> 
     result.stdout.fnmatch_lines(
         ["  where     blocks.0: Block, *", "            blocks.4: *", "            … and 2 more"]
     )
+
+
+def test_class_of_torch_has_no_line(project: Project) -> None:
+    model = "import torch\ndef build():\n    return torch.nn.Sequential(torch.nn.ReLU()), (torch.ones(2),)\n"
+    project.write("my_model.py", model)
+    assert project.run(MODELS, "-k", "snapshot", "--snapshot-update").ret == 0
+    project.write("my_model.py", model.replace("ReLU", "Sigmoid"))
+    result = project.run(MODELS, "-k", "snapshot")
+    result.stdout.fnmatch_lines(["  where     the model itself: Sequential"])

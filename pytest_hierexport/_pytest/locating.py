@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from pytest_hierexport._calls.hierarchy import Call
+from pytest_hierexport._calls.names import is_torch_nn
 from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.factories import file_of, find_module
 from pytest_hierexport._errors import HierexportError
@@ -51,7 +52,8 @@ def _tags(difference: Difference) -> Iterator[str]:
 
 def _place(run: Run, case: Case, call: Call) -> str:
     shown = f"{call.path or 'the model itself'}: {call.class_name}"
-    source = _source(run, case, call.cls)
+    # A factory composed a Sequential: no line of torch tells what changed.
+    source = "" if is_torch_nn(call.cls) else _source(run, case, call.cls)
     return f"{shown}, {source}" if source else shown
 
 
