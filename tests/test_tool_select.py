@@ -120,7 +120,7 @@ def test_a_module_is_not_taken_for_one_whose_name_continues(net: Path) -> None:
 
 def test_a_pattern_without_nodes_is_an_error(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["select", str(file), "layer.1", "class:Drop"]) == 4
-    assert "nodes of 'class:Drop'; found none in 1 calls" in capsys.readouterr().err
+    assert "nodes of 'class:Drop'; found none in 1 call: " in capsys.readouterr().err
     assert main(["select", str(file), "layer.1", "layer.2"]) == 4
     error = capsys.readouterr().err
     assert "'layer.2'" in error

@@ -21,9 +21,7 @@ _WORD = re.compile(r"[^\s'\"(),:;<>]+")
 
 def check(exported: ExportedCase) -> Iterator[Violation]:
     model, step = _loadable(exported), exported.case.step
-    do = f"correct the step {step}; where a tool that it calls makes this node so, report it there"
-    if not step:
-        do = "export again; where the exporter underneath makes this node so, report it there"
+    do = f"correct the step {step}; where a tool in it" if step else "export again; where the exporter underneath"
     # The full check infers every shape strictly.
     check_fully = partial(onnx.checker.check_model, full_check=True)
     for tool, load in (("the ONNX checker", check_fully), ("ONNX Runtime", _load)):
@@ -36,7 +34,7 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
                 _where(exported, str(error)),
                 f"a file that {tool} takes",
                 " ".join(str(error).replace(str(exported.path), exported.path.name).split())[:_LONGEST],
-                do,
+                f"{do} makes this node so, report it there",
             )
 
 

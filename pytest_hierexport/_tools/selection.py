@@ -23,6 +23,7 @@ from pytest_hierexport._onnx.graph import subgraphs_proto, walk
 from pytest_hierexport._onnx.loading import import_runtime
 from pytest_hierexport._onnx.models import Model
 from pytest_hierexport._onnx.storage import check_choice
+from pytest_hierexport._text import counted
 from pytest_hierexport._tools.tagged_file import described
 
 OriginChoice: TypeAlias = Literal["any", "primary"]
@@ -127,12 +128,12 @@ def find_nodes(
     chosen: set[str] = set()
     for pattern, named in calls.items():
         inside = calls_below(attribution.hierarchy, named)
-        counted = ((key, attribution.nodes.get(key, ())[: 1 if origins == "primary" else None]) for key in nodes)
-        found = {key for key, own in counted if any(origin.call in inside for origin in own)}
+        owned = ((key, attribution.nodes.get(key, ())[: 1 if origins == "primary" else None]) for key in nodes)
+        found = {key for key, own in owned if any(origin.call in inside for origin in own)}
         if not found:
             raise UsageError(
                 f"nodes of {pattern!r}",
-                found=f"none in {len(named)} calls: their work was folded or fused away, or they compute nothing",
+                found=f"none in {counted(len(named), 'call')}: their work was folded or fused, or they compute nothing",
                 do="leave the pattern out, or name a module above it"
                 + ("" if origins == "any" else ", or count any origin of a node, not only the primary"),
             )
