@@ -430,3 +430,17 @@ def test_value_converted_for_its_shape_alone_belongs_to_its_reader() -> None:
         h = Relu(x) q = QuantizeLinear(h, s) d = DequantizeLinear(q, s) n = Shape(d) }"""
     found = carried(before, after, h="a", n="b")
     assert found["q"] == found["d"] == found["n"] == [("b", "fused")]
+
+
+def test_size_that_became_a_constant_comes_together_with_nothing() -> None:
+    # CLIP by TorchScript: onnxslim reshapes the input of each layer to the size that the model computes at its end.
+    head = """g (float[3, 2, 2] x) => (float[2, 6] y)
+        <float[2, 2] w = {1.0, 2.0, 3.0, 5.0}, float[2] b = {7.0, 8.0}, int64[2] wide = {2, 6}"""
+    before = f"""{head}> {{
+        h = MatMul(x, w) a = Add(h, b) r = Relu(a)
+        axes = Shape<start = 2>(r) one = Constant<value_ints = [-1]>() size = Concat<axis = 0>(one, axes)
+        z = Reshape(r, size) y = Reshape(z, wide) }}"""
+    after = f"""{head}, int64[2] rows = {{-1, 2}}, int64[3] back = {{3, 2, 2}}> {{
+        in = Reshape(x, rows) out = Gemm(in, w, b) a = Reshape(out, back) r = Relu(a) y = Reshape(r, wide) }}"""
+    found = carried(before, after, h="a", a="a", r="b", axes="c", one="c", size="c", z="c", y="d")
+    assert [found[key] for key in ("in", "out", "a")] == [[("a", "fused")]] * 3

@@ -91,13 +91,14 @@ def _anchor(anchors: Anchors, node: Node) -> None:
     before = anchors.match.before
     pairs = [(value, anchors.counterpart_or_source(value)) for value in node.operands]
     operands = list(dict.fromkeys(found for _, found in pairs if found is not None))
-    varying = [value for value in operands if value.varying]
+    # A size that is a constant now comes together with nothing: CLIP by TorchScript computes the shape of every layer.
+    varying = list(dict.fromkeys(found for value, found in pairs if found and found.varying and value.varying))
     if not varying:
         return
     # A constant says nothing about this node if other nodes consume it too, or if the new constant only has equal
     # numbers: its name is not in the new name.
     unrelated = {found for value, found in pairs if found and value.leaf and found.name not in value.name}
-    operands = [v for v in operands if v.varying or (len(before.consumers.get(v, ())) == 1 and v not in unrelated)]
+    operands = [v for v in operands if v in varying or (len(before.consumers.get(v, ())) == 1 and v not in unrelated)]
     found = _named(anchors, node, [found for _, found in pairs if found is not None])
     if found is None:
         found = _computed(anchors, node, operands) if len(operands) > 1 else _equal_consumer(anchors, node, varying[0])
