@@ -30,6 +30,16 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_error_names_the_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: str, *_: object) -> NoReturn:
+        raise OSError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, "mkdir", refused)
+    with pytest.raises(PermissionError) as raised:
+        write_atomically(tmp_path / "record", "new")
+    assert raised.value.filename == str(tmp_path)
+
+
 @pytest.mark.parametrize("reason", ["encoding", "full disk"])
 def test_new_file_is_written_whole_or_not_at_all(tmp_path: Path, reason: str) -> None:
     path = tmp_path / "new"

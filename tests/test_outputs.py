@@ -35,6 +35,17 @@ def test_user_file_is_refused_before_and_after_the_run(tmp_path: Path, content: 
     assert path.read_bytes() == content
 
 
+def test_folder_that_cannot_be_written_is_refused_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pipe").symlink_to(os.devnull)
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
+    with pytest.raises(UsageError, match=f"{tmp_path}\nto do: .*make that folder writable, or name another"):
+        check_output(tmp_path / "new" / "file")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    check_output(tmp_path / "pipe")
+
+
 def test_checking_makes_no_folder_and_writing_does(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "file"
     check_output(path)

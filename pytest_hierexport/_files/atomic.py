@@ -60,14 +60,20 @@ def staging(target: Path) -> Iterator[Staged]:
     The folder is locked, so that others know that it is in use: those that a killed process left are removed as well.
 
     Raises:
-        OSError: The folder does not exist or cannot be written, or a file could not be.
+        OSError: The folder does not exist or cannot be written, or a file could not be; the error names the folder.
     """
     _remove_abandoned(absolute(target))
-    while True:
-        with tempfile.TemporaryDirectory(prefix=STAGED, dir=target) as made, locked(folder := Path(made)):
-            if folder.is_dir():  # else another process found it before it was locked
-                yield Staged(folder, target)
-                return
+    try:
+        while True:
+            with tempfile.TemporaryDirectory(prefix=STAGED, dir=target) as made, locked(folder := Path(made)):
+                if folder.is_dir():  # else another process found it before it was locked
+                    yield Staged(folder, target)
+                    return
+    except OSError as error:
+        if STAGED not in str(error.filename):
+            raise
+        # The staging folder is gone when the user reads its name.
+        raise OSError(error.errno, error.strerror, str(target)) from error
 
 
 @unrecorded()
@@ -149,11 +155,9 @@ def staged(path: Path) -> Iterator[Staged]:
         with staging(path.parent) as stage:
             yield stage
     except OSError as error:
-        named = str(error.filename or path.parent)
         raise ExportError(
             f"to write {path}",
-            # The staging folder is gone when the user reads its name.
-            found=f"{error.strerror or error}: {path.parent if STAGED in named else named}",
+            found=f"{error.strerror or error}: {error.filename or path.parent}",
             do="create the folder, make it writable and see that the disk has room, or choose another path",
         ) from error
 

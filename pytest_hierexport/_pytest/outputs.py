@@ -20,14 +20,16 @@ _HEAD = 300
 
 
 def check_output(path: Path) -> None:
-    """Raise a UsageError, before the run, where a folder or a file of the user's is in the way of an output."""
-    above = next((parent for parent in path.parents if parent.exists()), None)
+    """Raise a UsageError, before the run, where an output cannot be written, or a file of the user's is in its way."""
+    above = next(parent for parent in Path(os.path.realpath(path)).parents if parent.exists())
     if path.is_dir():
         raise _refused(path, "a folder")
-    if above is not None and not above.is_dir():
+    if not above.is_dir():
         raise _refused(path, f"a file, {above}, in the place of a folder")
     if _is_foreign(path):
         raise _refused(path, "a file that pytest-hierexport did not write")
+    if not _is_stream(path) and not os.access(above, os.W_OK | os.X_OK):
+        raise _refused(path, f"a folder that cannot be written, {above}", "make that folder writable, or name another")
 
 
 def check_different(paths: Iterable[Path]) -> None:
@@ -89,5 +91,5 @@ def _is_foreign(path: Path) -> bool:
     return bool(head) and _MARK.search(head) is None
 
 
-def _refused(path: Path, found: str) -> UsageError:
-    return UsageError(f"{path} to be written", found=found, do="name another file, or move that one away")
+def _refused(path: Path, found: str, do: str = "name another file, or move that one away") -> UsageError:
+    return UsageError(f"{path} to be written", found=found, do=do)
