@@ -28,7 +28,7 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
         found_in = verdict.tag or ("an input of the graph" if verdict.value in inputs else "untagged")
         do = "find what moved the value to another call, and carry origins through it"
         if exported.case.step:
-            do += "; if the step is meant to change values, first state larger `tolerances` for it"
+            do += "; if the step is meant to change values, state `tolerances` for it, or else a known failure"
         if verdict.reason == OTHER_OUTPUTS:
             do = "compare the values with `hierexport diverge`; if a step is meant to change them, state `tolerances`"
         if is_random:
