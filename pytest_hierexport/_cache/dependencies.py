@@ -13,6 +13,7 @@ two         helper.py and names.txt; and what one read, because it changed what 
 from __future__ import annotations
 
 import sys
+import sysconfig
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from types import ModuleType
 from pytest_hierexport._cache.existence import kind_of
 from pytest_hierexport._cache.loading import executing, file_of
 from pytest_hierexport._cache.memory import fingerprint, kept_by
-from pytest_hierexport._files.paths import is_installed
+from pytest_hierexport._files.paths import absolute, is_installed
 
 COMMON = ""
 """Stands for the reads that every model depends on."""
@@ -153,7 +154,9 @@ class Logs:
         self._memory = memory
 
     def _loaded(self) -> Iterator[tuple[ModuleType, Path]]:
+        # `pytest` is a script there: the `__main__` of the process that it starts, and of none of its workers.
+        scripts = absolute(sysconfig.get_paths()["scripts"])
         for module in list(sys.modules.values()):
             file = file_of(module) if isinstance(module, ModuleType) else None
-            if file is not None and not is_installed(file):
+            if file is not None and not is_installed(file) and file.parent != scripts:
                 yield module, file

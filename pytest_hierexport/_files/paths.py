@@ -89,9 +89,7 @@ def installed_folders() -> tuple[str, ...]:
     """Return the folders of Python, of installed packages and of the system, each with a separator at its end."""
     # Python looks there for its library in one file before it looks in the folder.
     archive = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
-    # `pytest` is a script there: the `__main__` of the process that it starts, and of none of its workers.
-    scripts = sysconfig.get_paths()["scripts"]
-    python = [*package_folders(), scripts, str(Path(sysconfig.get_paths()["stdlib"]).with_name(archive))]
+    python = [*package_folders(), str(Path(sysconfig.get_paths()["stdlib"]).with_name(archive))]
     others = [folder for folder in sys.path if Path(folder).name in {"site-packages", "dist-packages"}]
     return tuple(f"{absolute(folder)}{os.sep}" for folder in (*python, *others, str(PACKAGE), "/proc", "/sys", "/dev"))
 
