@@ -45,6 +45,16 @@ def test_a_node_that_stays_keeps_its_origins() -> None:
     assert carried(graph, graph, u="a", y="b") == {"u": [("a", "traced")], "y": [("b", "traced")]}
 
 
+def test_consumers_are_found_behind_thousands_of_dropped_identities() -> None:
+    chain = " ".join(f"v{i + 1} = Identity(v{i})" for i in range(2000))
+    before = f"""g (float[2] x) => (float[2] y, float[2] z) {{
+        u = Relu(x) y = Sin(u) v0 = Relu(x) {chain} w = Cos(v2000) z = Neg(w) }}"""
+    merged = "g (float[2] x) => (float[2] y, float[2] z) { u = Relu(x) y = Sin(u) w = Cos(u) z = Neg(w) }"
+    assert carried(before, merged, u="a", v0="b")["u"] == [("a", "traced"), ("b", "merged")]
+    fused = "g (float[2] x) => (float[2] y, float[2] z) { u = Relu(x) y = Sin(u) z = Sigmoid(x) }"
+    assert carried(before, fused, v0="b", w="b", z="c")["z"] == [("b", "fused"), ("c", "fused")]
+
+
 @pytest.mark.parametrize("names", ["u v", "v u", "v w"])
 def test_one_more_copy_of_a_node_has_its_call(names: str) -> None:
     before = "g (float[2] x) => (float[2] y, float[2] z) { u = Relu(x) y = Sin(u) z = Cos(u) }"

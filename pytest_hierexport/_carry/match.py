@@ -19,6 +19,7 @@ from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._carry.aliases import number_values
 from pytest_hierexport._carry.flat import Flat, Node, Value
 from pytest_hierexport._carry.numbering import Numbering
+from pytest_hierexport._carry.slices import consumers_through
 from pytest_hierexport._grouping import grouped
 
 OriginsOf = dict[Node, list[Origin]]
@@ -159,7 +160,7 @@ class _Matcher:
         TorchScript gives the weight of a `torch.tensordot` (e3nn).
         """
         for node in sorted(self.merged, key=self.before.order.__getitem__, reverse=True):
-            consumers = list(self._consumers(node))
+            consumers = self._consumers(node)
             survivors = {new for consumer in consumers for new in self._became(consumer)}
             consumed = [each for each in self.merged[node] if not survivors.isdisjoint(self.after.consumers_of(each))]
             folded = any(not (consumer.varying or self._became(consumer)) for consumer in consumers)
@@ -183,19 +184,17 @@ class _Matcher:
                 if found := [new for new in taken if self._has_same_producers(node, new)]:
                     self.merged[node] = found
 
-    def _consumers(self, node: Node) -> Iterator[Node]:
-        """Yield the nodes before that take an output of a node, also as an equal value that a dropped operation gives.
+    def _consumers(self, node: Node) -> list[Node]:
+        """Return the nodes before that take an output of a node, also as an equal value that a dropped operation gives.
 
         `Softplus` needs it, which is exported with a division by one.
         """
         numbers = self.numbering.old
-        for output in node.outputs:
-            for consumer in self.before.consumers.get(output, ()):
-                passes_through = any(numbers[each] == numbers[output] for each in consumer.outputs)
-                if passes_through and not self._became(consumer):
-                    yield from self._consumers(consumer)
-                else:
-                    yield consumer
+
+        def is_dropped(value: Value, consumer: Node) -> bool:
+            return any(numbers[each] == numbers[value] for each in consumer.outputs) and not self._became(consumer)
+
+        return consumers_through(self.before, node, is_dropped)
 
     def _by_name(self) -> dict[Node, Node]:
         """Return the nodes after that have the operator, and the first output's name or the key, of a node before.

@@ -21,7 +21,7 @@ from pytest_hierexport._carry.anchors import Anchors, find_anchors
 from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator
 from pytest_hierexport._carry.match import Match, OriginsOf, weakened
 from pytest_hierexport._carry.numbering import Numbering
-from pytest_hierexport._carry.slices import backward_slice, forward_slice
+from pytest_hierexport._carry.slices import backward_slice, consumers_through, forward_slice
 
 
 def attribute_regions(match: Match, origins: OriginsOf) -> None:
@@ -58,30 +58,19 @@ def origins_of_replaced(match: Match, replaced: list[Node]) -> list[Origin]:
     """Return the origins of the nodes that a region or an initializer replaced, the last of them first.
 
     A node that several calls share may be in several regions: a `Not` of a mask that goes into the `Where` of each
-    layer (DeBERTa). Each region has the origins of those calls that consume the node in it.
+    layer (DeBERTa). Each region has the origins of those calls that consume the node in it. TorchScript casts that
+    `Not` to the type that it has, once for each layer: such a pass-through is in no region, but its consumers may be.
     """
     hierarchy, found = match.attributed.hierarchy, dict[Node, list[Origin]]()
     for node in sorted(replaced, key=match.before.order.__getitem__, reverse=True):
         own = match.attributed.nodes[node]
-        consumers = [*_computing_consumers(match, node)]
+        consumers = consumers_through(match.before, node, lambda _, each: _passes_through(each, match.numbering))
         calls = {origin.call for consumer in consumers for origin in found.get(consumer, ())}
         near = [o for o in own if any(hierarchy.within(call, o.call) for call in calls)]
         # A node that serves nothing else is in this region alone: a normalisation in a convolution (MobileNetV2).
         elsewhere = any(each not in found or len(found[each]) < len(match.attributed.nodes[each]) for each in consumers)
         found[node] = near if elsewhere and near else list(own)
     return [origin for origins in found.values() for origin in origins]
-
-
-def _computing_consumers(match: Match, node: Node) -> Iterator[Node]:
-    """Yield the nodes before that take what a node gives, also through a pass-through, which no region has.
-
-    TorchScript casts that `Not` to the type that it has, once for each layer.
-    """
-    for consumer in match.before.consumers_of(node):
-        if _passes_through(consumer, match.numbering):
-            yield from _computing_consumers(match, consumer)
-        else:
-            yield consumer
 
 
 def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:

@@ -34,6 +34,21 @@ def forward_slice(numbers: set[int], before: Flat, numbering: Numbering, nodes: 
     return found
 
 
+def consumers_through(before: Flat, start: Node, passes: Callable[[Value, Node], bool]) -> list[Node]:
+    """Return the consumers of a node; where one passes on the value that it takes, its own consumers instead."""
+    found: dict[Node, None] = {}
+    pending, reached = [start], {start}
+    for node in pending:
+        for value in node.outputs:
+            for consumer in before.consumers.get(value, ()):
+                if not passes(value, consumer):
+                    found[consumer] = None
+                elif consumer not in reached:
+                    reached.add(consumer)
+                    pending.append(consumer)
+    return list(found)
+
+
 def between(source: Value, value: Value, before: Flat, numbering: Numbering) -> list[Node]:
     """Return the nodes on the paths to `value` from `source`, or from a value of its number, in order."""
     number = numbering.old[source]
