@@ -12,14 +12,15 @@ In go the graph before with its origins, and the graph after; out comes the attr
 runs the steps. From the third on, each is a pass: it takes the match and the origins so far, and changes the origins.
 
 1. `copying.flat_copy` copies both graphs, functions expanded. Between files, `flat.drop_prefix` takes off a prefix that
-   a tool put in front of all names. The casts of a tool that changed the precision are left out (`casts.contracted`),
-   and get their origins at the end (`casts.attribute_casts`).
+   a tool put in front of all names.
 2. `match.match` pairs each node with its twin, and each removed duplicate with the nodes that replaced it. For that,
    `aliases.number_values` numbers the values of both graphs: equal values get one number (`inputs`, `numbering`,
    `constants`, `restored`); loops and branches whose names are gone are known by their bodies (`bodies`).
+   Where a tool changed the precision, `casts.contracted` makes copies of both graphs without their casts. Steps 2 to 7
+   run on these; `casts.attribute_casts` adds the casts at the end.
 3. `match.attribute_matched`: the paired nodes.
-4. `regions.attribute_regions`: the nodes without a twin, in groups between the new values that correspond to old ones
-   (`anchors`). A group gets the origins of the nodes that it replaced (fusion).
+4. `regions.attribute_regions`: the nodes that match none before, in groups. A group ends at a value that equals one
+   before, or is anchored to one (`anchors`), and gets the origins of the nodes that it replaced (fusion).
 5. `copies.attribute_copies`: the owners of a merged node whose copies several calls take again.
 6. `cancelled.attribute_cancelled`: inverse pairs that were dropped.
 7. `leftover.attribute_leftover`: constants, and what is left. Then `leftover.initializer_origins` places initializers,

@@ -58,7 +58,7 @@ class Anchors:
 
 
 def find_anchors(match: Match) -> Anchors:
-    """Return the anchors of the values that nodes without a twin compute, and of the constants that they take."""
+    """Return the anchors of the values that unmatched nodes compute, and of the constants that they take."""
     anchors = Anchors(match)
     computed = (value for node in match.after.nodes for value in node.outputs)
     for value in chain(match.after.initializers.values(), computed):

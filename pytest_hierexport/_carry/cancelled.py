@@ -26,8 +26,8 @@ def attribute_cancelled(match: Match, origins: OriginsOf) -> None:
     """Add the origins of cancelled operations to the nodes that give their value now (fsmt, patchtst).
 
     Operations that one call does and undoes itself do not concern others. Let the *last* call be that of the last
-    cancelled operation. If all of them belong to it and to calls below it, a producer gets their origins only where one
-    of those calls below owns it; else only where it lies outside the last call.
+    cancelled operation. If all of them belong to it or to calls below it, it undid what these did: a producer gets
+    their origins if one of the calls below owns it. Else a producer gets them if it lies outside the last call.
     """
     hierarchy = match.attributed.hierarchy
     for value, source in match.numbering.aliases.items():

@@ -21,7 +21,7 @@ from pytest_hierexport._grouping import grouped
 
 
 def attribute_copies(match: Match, origins: OriginsOf) -> None:
-    """Leave each copy those owners whose nodes take it, if each copy keeps an owner, and each owner a copy."""
+    """Keep for each copy the owners whose nodes take it; change nothing where a copy, or an owner, would keep none."""
     for copies in _copies(match):
         owners = {origin.call for node in copies for origin in origins[node]}
         kept = {node: _nearest(match, origins, node, owners) for node in copies}

@@ -7,9 +7,10 @@ Example. A tool extracted one of two towers. The input `doc` is the first one no
     v = Tanh(doc)                       b       v = Tanh(doc)            b traced
 
 1. An input with the name of a value before is that value: mostly an input; a computed value, where a tool extracted a
-   part (`onnx.utils.extract_model`); an initializer, where weights became inputs. Consumers that kept their names may
-   contradict: they take something else in place of a value of another type, or a computed one; or they take an input
-   that has the position of what they took, and another's name (`input_names` of an exporter).
+   part (`onnx.utils.extract_model`); an initializer, where weights became inputs. The name does not count in two
+   cases. Consumers of the old input take this one now, at the same position: it is that input, with another's name
+   (`input_names` of an exporter). Or the value had another type, or was no input, and its consumers, which kept their
+   names, take something else now.
 2. One without a namesake is the input that consumers took which kept their names. Else it is the first one of its type
    that is left and has a consumer of the same operator, or any consumers, where a tool renamed all inputs.
 3. All others are new: a tool put them in front of the model, or beside it (`onnx.compose.merge_models`).

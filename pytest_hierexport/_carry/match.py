@@ -1,9 +1,9 @@
 """Pairs the nodes of two graphs: twins, and removed duplicates with the nodes that replaced them.
 
-Nodes with equal expressions (see :mod:`numbering <pytest_hierexport._carry.numbering>`) compute the same. Some nodes
-before have a twin after, with an equal expression. Common subexpression elimination removed the others: each was merged
-into the nodes after with its expression; of several, into those whose inputs have the same producers, and of these into
-those that its own consumers take now.
+Nodes with equal expressions (see :mod:`numbering <pytest_hierexport._carry.numbering>`) compute the same. Of the
+nodes before with an expression that the graph after has, some have a twin there; common subexpression elimination
+removed the others. Each of these was merged into the nodes after with its expression; of several, into those whose
+inputs have the same producers, and of these into those that its own consumers take now.
 
 In go the graph before with its origins, and the graph after; out comes a :class:`Match`, by :func:`match`.
 """
@@ -118,8 +118,9 @@ class _Matcher:
     def _pair(self, duplicates: list[Node], candidates: list[Node]) -> None:
         """Pair nodes of one expression: twins by name, then in order; the other nodes before were merged.
 
-        Those that were never used were dropped, not merged. A candidate may have the name of a node before of another
-        expression: an operation above that node was dropped. Then it stands for that node, if other candidates remain.
+        Those that were never used were dropped, not merged. A candidate may have the name of a node before that has
+        another expression: an operation above that node was dropped, and the candidate stands for it. Such a candidate
+        is left unpaired, if others remain.
         One of 1,000 random architectures needs it, with transpositions that cancel out in one place alone.
         """
         own = {None, *duplicates}

@@ -9,8 +9,9 @@ before does not know gets the number of its namesake there, unless their types c
     b = Transpose(x)        1
     y = Add(a, b)           2         y = Twice(a)               2 (by its name)
 
-What a round teaches about dropped operations, an *alias* (see :mod:`aliases <pytest_hierexport._carry.aliases>`), gives
-more equal expressions. :meth:`Round.run` is one round; `aliases.number_values` runs rounds until no alias is new.
+A round may show that a dropped operation passed its input through: its output is an *alias* of that input
+(:mod:`aliases <pytest_hierexport._carry.aliases>`). The next round then finds more equal expressions.
+:meth:`Round.run` is one round; `aliases.number_values` runs rounds until no alias is new.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Groups the nodes without a twin into fusions, each with the nodes before that it replaced.
+"""Groups the nodes that match none before into fusions, each with the nodes before that it replaced.
 
-Example. The optimizer folds a Pad into the convolution behind it; `y` is known by its name, `Conv` has no twin:
+Example. The optimizer folds a Pad into the convolution behind it; `y` is known by its name, `Conv` matches no node:
 
     before                    call     after                          origins
     p = Pad(x)                outer    y = Conv(x, w, pads=...)       outer, inner (both fused)
@@ -46,8 +46,9 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
 def _ends(anchors: Anchors, left: AbstractSet[Node]) -> Iterator[Node]:
     """Yield those of the nodes at which a region may end: those that give known values, then new sizes from the last.
 
-    A new size belongs to the region of the node that takes it, so it ends a region only if no region has it. Then a
-    known node takes it: the initial state of an LSTM is computed from sizes, and equals a constant (parakeet_rnnt).
+    A new size belongs to the region of the node that takes it. It ends a region of its own only if it is in none,
+    because a known node takes it: the initial state of an LSTM is computed from sizes, and equals a constant
+    (parakeet_rnnt).
     """
     known = [node for node in anchors.match.after.nodes if node in left and _gives_known(anchors, node)]
     yield from (node for node in known if not _is_new_constant(anchors, node))

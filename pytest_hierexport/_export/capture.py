@@ -37,7 +37,7 @@ class Capture:
     owners: Mapping[Node, tuple[str, ...]]
     """By node of `before`: its call, then the calls whose equal operations were removed; empty where it is unknown."""
     declared: Mapping[str, tuple[str, ...]]
-    """By name of a parameter or buffer, which is that of its initializer: the paths of the modules that declare it."""
+    """The paths of the modules that declare each parameter or buffer, by its name, which its initializer has, too."""
     after: ir.Model
     """The graph that the exporter underneath gives with the options of the request."""
     notes: tuple[str, ...] = ()

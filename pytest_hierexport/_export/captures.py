@@ -32,7 +32,7 @@ CAPTURES: Mapping[str, Capturer] = {
 }
 """Every capture by name, in the order in which `auto` tries them.
 
-The tables below say more of some; docs/architecture.md says what else a new one needs.
+`choices.EXPORTERS` and `PEERS` of `_rules/peer.py` have the same names. The tables below state what is special.
 """
 
 

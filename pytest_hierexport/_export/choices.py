@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.node_names import NameStyle
 
 EXPORTERS = ("auto", "dynamo", "transformers", "torchscript")
-"""The exporters of this package; `auto` takes the first of the others that can export the model."""
+"""`auto`, and the names of `captures.CAPTURES` in their order, without an import of torch.
+
+`auto` takes the first of the others that can export the model.
+"""
 _OLDEST_OPSET = 7
 """The oldest opset that torch's exporters write."""
 

@@ -179,6 +179,10 @@ class CallRecorder:
         return call
 
     def _path(self, module: torch.nn.Module, caller: Call | None, accessed: str | None) -> str:
+        """Return the path of a call.
+
+        The accessed path, the module's only one, that of the earlier recording, or its paths below the caller in turn.
+        """
         paths = self.instances.paths(module)
         if accessed is not None and accessed in self.instances.paths_of_equal(module):
             return accessed

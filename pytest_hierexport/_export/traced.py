@@ -2,7 +2,7 @@
 
 node of a known call                      that call                                    traced
                                           the calls of its removed duplicates          merged
-node that depends on graph inputs alone   the root                                     traced
+node outside bodies, of graph inputs      the root                                     traced
 any other node in a body                  the call of the node that holds it           derived, counted by MUST-003
 any other node                            the nearest common call of its neighbours    derived, as well
 initializer that modules hold             the first call of each module                traced

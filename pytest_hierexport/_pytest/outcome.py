@@ -136,7 +136,7 @@ def deploy_into(folder: Path, case: Case, previous: ExportOutcome) -> ExportOutc
 def _shown(
     folder: Path, case: Case, model: ir.Model, attribution: Attribution, modules: tuple[Module, ...]
 ) -> dict[str, Any]:
-    """Return what an outcome shows of a tagged model; write its modules, which are many, into the folder."""
+    """Return coverage and snapshot text of a tagged model; write its modules, which are many, into the folder."""
     by_key = operators(model)
     entries = module_entries(attribution, modules, by_key, initializer_bytes(model))
     (folder / MODULES).write_text(to_lines(entries), encoding="utf-8")

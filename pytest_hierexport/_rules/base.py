@@ -63,7 +63,7 @@ class Rule:
     deployed: bool = False
     """Whether it also holds for what the steps after an export make of the file."""
     needs: Needs = "file"
-    """Beside the file, which is cheap to read, the check may run the `model`, or make another `export`.
+    """What the check needs: the `file` alone, which is cheap to read, a run of the `model`, or another `export`.
 
     The cheap rules of a model run first, and `--hierexport-fast` runs no others.
     """

@@ -149,7 +149,7 @@ PEERS: Mapping[str, Callable[..., ir.Model]] = {
     "transformers": _by_transformers,
     "torchscript": _by_torchscript,
 }
-"""The plain exporter beneath each capture, by its name."""
+"""The plain exporter beneath each capture, by the names of `CAPTURES`."""
 
 
 class _Flat(torch.nn.Module):

@@ -35,15 +35,15 @@ class Branch:
         return call_name(self.name, self.index)
 
 
-def fold(node: Branch) -> Branch:
-    """Fold the runs of equal siblings below a node, the innermost first."""
-    children = [fold(child) for child in node.children]
+def fold(branch: Branch) -> Branch:
+    """Fold the runs of equal siblings below a branch, the innermost first."""
+    children = [fold(child) for child in branch.children]
     folded: list[Branch] = []
     while children:
         run = _run(children)
         folded.append(_as_one(run) if len(run) > 1 else run[0])
         del children[: len(run)]
-    return replace(node, children=tuple(folded))
+    return replace(branch, children=tuple(folded))
 
 
 def _run(siblings: list[Branch]) -> list[Branch]:
@@ -71,9 +71,9 @@ def _is_next_item(last: Branch, sibling: Branch) -> bool:
     return stem is not None and (stem, after, last.index) == (other, following, sibling.index)
 
 
-def _numbered(node: Branch) -> tuple[str | None, str]:
+def _numbered(branch: Branch) -> tuple[str | None, str]:
     """Split the number of a list's item off its segment."""
-    stem, dot, number = node.name.rpartition(".")
+    stem, dot, number = branch.name.rpartition(".")
     return (stem, number) if dot and number.isdecimal() and number.isascii() else (None, "")
 
 
@@ -86,20 +86,20 @@ def _as_one(run: list[Branch]) -> Branch:
     return replace(first, name=f"{stem}.{{{number}..{end}}}", times=len(run), children=children)
 
 
-def _content(node: Branch) -> tuple[object, ...]:
+def _content(branch: Branch) -> tuple[object, ...]:
     """Return the content that equal siblings share: operators and children, call indices relative to the first."""
-    lowest = _lowest(node)
-    return (node.operators, tuple(_shape(_relative(child, lowest)) for child in node.children))
+    lowest = _lowest(branch)
+    return (branch.operators, tuple(_shape(_relative(child, lowest)) for child in branch.children))
 
 
-def _shape(node: Branch) -> tuple[object, ...]:
-    return (node.segment, node.times, node.operators, tuple(_shape(child) for child in node.children))
+def _shape(branch: Branch) -> tuple[object, ...]:
+    return (branch.segment, branch.times, branch.operators, tuple(_shape(child) for child in branch.children))
 
 
-def _lowest(node: Branch) -> dict[str, int]:
-    """Return the lowest call index under every path below a node."""
+def _lowest(branch: Branch) -> dict[str, int]:
+    """Return the lowest call index under every path below a branch."""
     lowest: dict[str, int] = {}
-    below = list(node.children)
+    below = list(branch.children)
     while below:
         child = below.pop()
         lowest[child.path] = min(child.index, lowest.get(child.path, child.index))
@@ -107,7 +107,7 @@ def _lowest(node: Branch) -> dict[str, int]:
     return lowest
 
 
-def _relative(node: Branch, lowest: Mapping[str, int]) -> Branch:
-    """Count the call indices of a node and of all below it from the lowest of their paths."""
-    children = tuple(_relative(child, lowest) for child in node.children)
-    return replace(node, index=node.index - lowest.get(node.path, 0), children=children)
+def _relative(branch: Branch, lowest: Mapping[str, int]) -> Branch:
+    """Count the call indices of a branch and of all below it from the lowest of their paths."""
+    children = tuple(_relative(child, lowest) for child in branch.children)
+    return replace(branch, index=branch.index - lowest.get(branch.path, 0), children=children)

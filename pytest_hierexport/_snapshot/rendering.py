@@ -73,7 +73,9 @@ def text(
     Raises:
         TagError: The modules nest deeper than a text can show.
     """
-    return "".join(f"{line}\n" for line in _drawn(attribution, operators, held or {}, lambda node: _lines(node, "")))
+    return "".join(
+        f"{line}\n" for line in _drawn(attribution, operators, held or {}, lambda branch: _lines(branch, ""))
+    )
 
 
 def tree(attribution: Attribution, operators: Mapping[str, str]) -> str:
@@ -86,7 +88,7 @@ def tree(attribution: Attribution, operators: Mapping[str, str]) -> str:
     Raises:
         TagError: The modules nest deeper than a text can show.
     """
-    return "\n".join(_drawn(attribution, operators, {}, lambda node: _indented(node, 0)))
+    return "\n".join(_drawn(attribution, operators, {}, lambda branch: _indented(branch, 0)))
 
 
 def _drawn(
@@ -95,6 +97,7 @@ def _drawn(
     held: Mapping[str, Mapping[str, int]],
     draw: Callable[[Branch], Iterator[str]],
 ) -> list[str]:
+    """Count each node for the nearest kept call from its primary upwards, fold the tree, and return its lines."""
     hierarchy = attribution.hierarchy
     counts: dict[str | None, Counter[str]] = {}
     for key, operator in operators.items():
@@ -120,10 +123,10 @@ def _tree(hierarchy: Hierarchy, counts: Mapping[str | None, Mapping[str, int]]) 
         call = hierarchy[name]
         segment = hierarchy.segment(name) if hierarchy.is_kept(name) else ""
         operators = tuple(sorted(counts.get(name, {}).items()))
-        node = Branch(segment, call.index, call.path, operators, tuple(reversed(below.get(name, []))))
+        branch = Branch(segment, call.index, call.path, operators, tuple(reversed(below.get(name, []))))
         if name != ROOT:
-            below.setdefault(callers[name], []).append(node)
-    return node
+            below.setdefault(callers[name], []).append(branch)
+    return branch
 
 
 def _check_depth(callers: Mapping[str, str]) -> None:
@@ -139,16 +142,16 @@ def _check_depth(callers: Mapping[str, str]) -> None:
         )
 
 
-def _lines(node: Branch, above: str) -> Iterator[str]:
-    tag = f"{above}/{node.segment}" if node.name else above
-    yield _line(tag or "/", node.times, node.operators)
-    for child in node.children:
+def _lines(branch: Branch, above: str) -> Iterator[str]:
+    tag = f"{above}/{branch.segment}" if branch.name else above
+    yield _line(tag or "/", branch.times, branch.operators)
+    for child in branch.children:
         yield from _lines(child, tag)
 
 
-def _indented(node: Branch, depth: int) -> Iterator[str]:
-    yield "  " * depth + _line(node.segment or "/", node.times, node.operators)
-    for child in node.children:
+def _indented(branch: Branch, depth: int) -> Iterator[str]:
+    yield "  " * depth + _line(branch.segment or "/", branch.times, branch.operators)
+    for child in branch.children:
         yield from _indented(child, depth + 1)
 
 

@@ -21,14 +21,13 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
-from functools import reduce
 from typing import Any
 
 import torch
 
 from pytest_hierexport._export.dynamo.node_stacks import add_stacks_of, stacks
 from pytest_hierexport._export.dynamo.trial_run import contents_of, needed_for, size_of, tensors_of
-from pytest_hierexport._export.dynamo.views import computed_anew, computing_operations, passes_on, return_views
+from pytest_hierexport._export.dynamo.views import attribute_views, computed_anew, computing_operations, passes_on
 
 
 def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
@@ -49,7 +48,7 @@ def _note_dropped(graph: torch.fx.Graph) -> None:
     dropped = [node for node in graph.nodes if node not in live]
     if dropped:
         computing = computing_operations(live)
-        return_views(graph, live, computing)
+        attribute_views(graph, live, computing)
         anew = computed_anew(dropped, computing)
         results = (node for node in dropped if _is_result(node) and node not in anew and not passes_on(node))
         _note(graph, results, live)
@@ -107,12 +106,12 @@ def _survivor(
 ) -> torch.fx.Node | None:
     """Return the kept node that equals a dropped one; None if there is none.
 
-    A node with the same operator and inputs is preferred to one with the same operator, and that to one with the same
-    inputs. A node of the dropped one's own call comes first: the call lost nothing. The very inputs are preferred to
-    equal ones, which another call may have been given. Of several, the first in the graph is taken. A constant, which
-    depends on no input of the graph, needs the same operator and inputs: the random inputs of the trial run cannot tell
-    two constants apart that are equal by chance. mask2former's position embedding is called for nothing, and its values
-    are computed again elsewhere.
+    These have the value of the dropped node, and are preferred in this order: same operator, equal inputs and same call
+    (the call lost nothing); same operator and the very inputs (another call may have been given equal ones); same
+    operator and equal inputs; same operator; equal inputs. Of several, the first in the graph is taken. A constant,
+    which depends on no input of the graph, needs the same operator and inputs: the random inputs of the trial run
+    cannot tell two constants apart that are equal by chance. mask2former's position embedding is called for nothing,
+    and its values are computed again elsewhere.
     """
     keys = _keys(node, contents)
     if survivors.keys().isdisjoint(keys):
@@ -183,7 +182,7 @@ def _sources(graph: torch.fx.Graph) -> Mapping[torch.fx.Node, int]:
             sources[node] = 1 << placeholders
             placeholders += 1
         else:
-            sources[node] = reduce(operator.or_, map(sources.__getitem__, node.all_input_nodes), 0)
+            sources[node] = functools.reduce(operator.or_, map(sources.__getitem__, node.all_input_nodes), 0)
     return sources
 
 

@@ -7,8 +7,8 @@ A stack lists the modules that were open when torch traced the node, the root fi
     'L__self__encoder'           'encoder'       m.Encoder
     'L__self__encoder.act@1'     'encoder.act'   torch.nn...ReLU          -> call encoder.act@1
 
-The path is the one by which the caller reached the module. Each key begins with that of the root, which `_entries`
-removes. While torch traces the model, the key and the path of the root both are `_export_root`.
+The path is the one by which the caller reached the module. `_entries` makes keys and paths relative to those of the
+root: `L__self__` and an empty path in a finished program, `_export_root` for both while torch traces the model.
 
 First, the whole stack is looked up among the stacks that were recorded when calls began. If it is not there, its
 entries are looked up one by one from the root, each as a call whose parent is the call of the entry before.

@@ -16,7 +16,7 @@ from pytest_hierexport._export.dynamo.trial_run import size_of
 _OPERATION = "torch_fn"  # the entry that names the operation of the model, with its number, that a node is part of
 
 
-def return_views(graph: torch.fx.Graph, live: set[torch.fx.Node], computing: Container[Any]) -> None:
+def attribute_views(graph: torch.fx.Graph, live: set[torch.fx.Node], computing: Container[Any]) -> None:
     """Give each view that is computed anew the stack of the call that first took the view, whose own node is dropped.
 
     After a write in place, torch drops the views of the written tensor and computes them where they are used next

@@ -1,4 +1,4 @@
-"""Compares two tagged ONNX files: by module, then by node, initializer and interface.
+"""Compares two tagged ONNX files (`hierexport diff`): by module, then by node, initializer and interface.
 
 1. `modules`: pair the module instances of both hierarchies, by path, then by content.
 2. `graphs`: flatten both graphs, subgraphs and functions included, into nodes and values.
