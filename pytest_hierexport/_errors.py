@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import errno
 import heapq
-import importlib.util
 import sys
 import traceback
 from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
@@ -143,11 +142,12 @@ def lack_of_room(error: BaseException) -> str | None:
     return next(texts, None)
 
 
-def not_installed(module: str | None, what: str) -> CollectError:
+def not_installed(module: str, what: str) -> CollectError:
     """Return the error for a module that only some models need: its package is missing, or older than it."""
-    package = str(module).partition(".")[0]
-    if package != module and importlib.util.find_spec(package) is not None:
-        older = f"{package} {metadata.version(package)}, which does not have it"
+    package = module.partition(".")[0]
+    found = next(iter(metadata.distributions(name=package)), None)  # none where its name is not the import's
+    if package != module and found is not None:
+        older = f"{package} {found.version}, which does not have it"
         return CollectError(f"{module} {what}", found=older, do=f"pip install --upgrade {package}")
     return CollectError(f"{module} {what}", found="it is not installed", do="pip install 'pytest-hierexport[zoo]'")
 
@@ -214,9 +214,14 @@ def cause(error: BaseException) -> str:
 
 
 def chain(error: BaseException, *, suppressed: bool = False) -> Iterator[BaseException]:
-    """Yield an error, its cause, the cause of that, and so on; if `suppressed`, also behind one raised `from None`."""
+    """Yield an error, its cause, the cause of that, and so on; if `suppressed`, also behind one raised `from None`.
+
+    An error may be its own cause (`raise error from error`): each is given once.
+    """
+    seen: set[int] = set()
     link: BaseException | None = error
-    while link is not None:
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
         yield link
         link = link.__cause__ or (link.__context__ if suppressed or not link.__suppress_context__ else None)
 
@@ -226,10 +231,9 @@ def first_told(error: BaseException) -> str:
 
     What the project raised itself is kept, with what caused it: `RuntimeError: no file (own.py, line 3); caused by …`.
     """
-    link = error
-    while link.__cause__ is not None and type(link).__module__.partition(".")[0] in _MACHINERY:
-        link = link.__cause__
-    inner = "" if link.__cause__ is None else f"; caused by {cause(link.__cause__)}"
+    links = (e for e in chain(error) if e.__cause__ is None or type(e).__module__.partition(".")[0] not in _MACHINERY)
+    link = next(links, error)
+    inner = "" if link.__cause__ is None or link.__cause__ is link else f"; caused by {cause(link.__cause__)}"
     return gist(link) + inner
 
 

@@ -39,7 +39,7 @@ class _Kind:
 
 
 def _of(*places: str) -> _Fits:
-    """Return whether a value is of one of these classes, which are imported when a value is compared."""
+    """Return a function that tells whether a value is of one of these classes, and imports them when it is called."""
     return lambda value: any(isinstance(value, resolve_name(place)) for place in places)
 
 

@@ -1,4 +1,4 @@
-"""Connects pytest to the package: options, fixtures, and no more until models are selected.
+"""Connects pytest to the package: options, fixtures, a filter of torch's logs, and no more until models are selected.
 
 It imports pytest and the standard library alone, so that it costs nothing where it is installed and unused.
 """

@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -152,6 +153,29 @@ def test_zoo_model_newer_than_transformers_names_both(monkeypatch: pytest.Monkey
         prefill.load()
     assert error.value.found == f"transformers {version('transformers')}, which does not have it"
     assert error.value.do == "pip install --upgrade transformers"
+
+
+def test_zoo_model_shows_why_a_module_of_transformers_broke(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build() -> NoReturn:
+        # transformers tells so of any error in a module that it imports when the module is asked for.
+        raise ModuleNotFoundError("Could not import module 'BertModel': no kernel of libfoo")
+
+    monkeypatch.setattr("pytest_hierexport._cases.zoo.encoder.bert", build)
+    (bert,) = select(["bert"], Path.cwd())
+    with pytest.raises(CollectError, match="no kernel of libfoo"):
+        bert.load()
+
+
+def test_error_that_is_its_own_cause_is_told_once() -> None:
+    def build() -> NoReturn:
+        try:
+            raise ValueError("no file")  # noqa: TRY301
+        except ValueError as error:
+            raise error from error
+
+    with pytest.raises(CollectError) as error:
+        case(build).load()
+    assert error.value.found.count("no file") == 1
 
 
 def test_building_draws_equal_numbers_and_keeps_the_global_state() -> None:

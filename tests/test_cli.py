@@ -220,8 +220,9 @@ def test_full_device_gives_one_message_and_no_traceback() -> None:
     assert "found No space left on device\n" in result.stderr
 
 
-def test_closed_output_is_no_error() -> None:
-    command = ["sh", "-c", 'exec "$0" -m pytest_hierexport zoo >&-', sys.executable]
+@pytest.mark.parametrize("arguments", ["zoo", "cache stats ."])
+def test_closed_output_is_no_error(arguments: str) -> None:
+    command = ["sh", "-c", f'exec "$0" -m pytest_hierexport {arguments} >&-', sys.executable]
     result = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
 

@@ -58,6 +58,11 @@ def test_table_has_word_for_every_verdict_in_aligned_columns() -> None:
     ]
 
 
+def test_wide_letters_keep_the_columns_aligned() -> None:
+    lines = as_lines(Results(RULES, (model("模型", MUST_001=Status.PASSED), model("abcd", MUST_001=Status.PASSED))))
+    assert [line.partition("dynamo")[0] for line in lines[1:3]] == ["模型   ", "abcd   "]
+
+
 def test_table_shows_ids_of_own_rules_whole() -> None:
     own = (RuleText("ACME-006", "one"), RuleText("ACME-007", "two"))
     assert as_lines(Results((*RULES, *own), ()))[0].split()[3:] == [

@@ -244,6 +244,20 @@ def test_changed_snapshot_is_a_coloured_tree(browser: Browser) -> None:
     assert browser.shows(".detail h3", "layers.5.up")
 
 
+def test_names_keep_their_zeros_and_operators_any_name(browser: Browser) -> None:
+    entries = [ModuleEntry("", "m.Net", "/Net", 1)]
+    entries += [ModuleEntry(f"block.{i:02}", "m.Block", f"/Net/Block.{i:02}", 1, {"constructor": 2}) for i in (9, 10)]
+    old = "/Net\n/Net/Block.{09..10} ×2: Add 2\n"
+    failure = failure_of((), difference=compare(old, old.replace("Add", "constructor")))
+    checks = {SNAPSHOT: Check(Status.FAILED, "", 0.1, failure)}
+    model = Model("net", "m.py::net", "m.py", "m.py", 4, checks, modules=tuple(entries))
+    browser.open(replace(shown_results(), models=(model,)), "#net")
+    assert browser.one(".diff .line.changed").text.endswith("Add 2 → 0constructor 0 → 2")
+    assert "constructor\n4" in browser.one(".detail").text
+    marked = [cell.get_attribute("data-path") for cell in browser.all(".icicle .cell.failing")]
+    assert marked == ["09", "10"]
+
+
 def test_renamed_class_and_moved_module_are_said_in_the_tree(browser: Browser) -> None:
     browser.open(shown_results(), "#encoder")
     assert browser.texts(".diff .renames") == ["= renamed Embedder → Embeddings (1 instance)"]

@@ -92,6 +92,13 @@ def test_zeros_before_a_number_are_part_of_a_name() -> None:
     assert named(["1", "02", "3"]).count("Layer") == 3
 
 
+def test_number_too_long_for_a_run_stays_as_it_is() -> None:
+    names = [f"{digit}{'9' * 5_000}" for digit in (1, 2)]
+    calls: list[tuple[str, int, str, str | None]] = [("", 0, "Model", None)]
+    calls += [(f"layer.{name}", 0, "Layer", "") for name in names]
+    assert text(attribution(calls, {}), {}).splitlines()[1:] == [f"/Model/Layer.{name}" for name in names]
+
+
 def test_lists_in_lists_fold_at_every_level() -> None:
     calls: list[tuple[str, int, str, str | None]] = [("", 0, "Model", None)]
     for i in range(3):

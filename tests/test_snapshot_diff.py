@@ -167,6 +167,14 @@ def test_neighbour_of_moved_modules_ran_the_other_way_round() -> None:
     assert set(diff(old, new)) in (moved, other)
 
 
+def test_tree_of_a_long_text_shows_the_one_change() -> None:
+    lines = ["/Net", *(f"/Net/Layer.{i}: Op{i} 1" for i in range(20_000))]
+    changed = [*lines[:9_000], "/Net/Layer.8999: Add 2", *lines[9_001:]]
+    assert tree_diff("\n".join(lines), "\n".join(changed)) == [
+        " /Net", "   … 8999 unchanged", "-  Layer.8999: Op8999 1", "+  Layer.8999: Add 2", "   … 11000 unchanged",
+    ]  # fmt: skip
+
+
 def test_long_difference_counts_what_it_leaves_out() -> None:
     shown = diff("", "".join(f"/A/M{i}\n" for i in range(100)), limit=20)
     assert len(shown) == 21

@@ -201,6 +201,10 @@ def in_bytes(proto: onnx.ModelProto) -> None:
 
 
 class TestData:
+    def test_type_unknown_to_onnx_is_told_by_number(self, compared: Callable[..., Comparison]) -> None:
+        found = compared(CONSTANT, after=lambda p: setattr(p.graph.node[0].attribute[0].t, "data_type", 99))
+        assert "dtype float → type 99" in str(found.nodes)
+
     def test_constant_in_another_form_is_no_difference(self, compared: Callable[..., Comparison]) -> None:
         assert compared(CONSTANT, in_bytes, in_floats).same
 

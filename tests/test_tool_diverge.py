@@ -674,7 +674,7 @@ def test_command_refuses_what_does_not_fit_together(
         assert main(["diverge", *arguments]) == 4, arguments
         error = capsys.readouterr().err
         assert "to do: " in error
-        assert "--tolerance" not in arguments or f"no tolerance: {arguments[-1]}" in error
+        assert "--tolerance" not in arguments or f"not a number, 0 or more: {arguments[-1]}" in error
     assert foreign.read_text() == "mine"
 
 

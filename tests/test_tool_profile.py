@@ -432,6 +432,17 @@ def test_random_inputs_have_the_stated_dtype(tmp_path: Path, dtype: str) -> None
     assert by_call(found) == {"only": Counter(Identity=1)}
 
 
+@pytest.mark.parametrize("given", [None, {"x": np.zeros(8, np.float32)}])
+def test_input_of_a_type_unknown_to_onnx_is_named(tmp_path: Path, given: dict[str, Any] | None) -> None:
+    text = '<ir_version: 10, opset_import: ["" : 20]> g (float[8] x) => (float[8] y) { y = Identity(x) }'
+    path = tagged(tmp_path / "newer.onnx", text, {"y": "only"})
+    proto = onnx.load(path)
+    proto.graph.input[0].type.tensor_type.elem_type = 99
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(UsageError, match="the input x to have a type that the installed onnx knows; found type 99"):
+        profile(path, given)
+
+
 def test_inputs_are_converted_to_the_type_of_the_graph(nested: Path) -> None:
     assert profile(nested, {**feeds(taken=True), "x": np.zeros((4, 64), np.float64)}, runs=1, warmup=0).nodes
 
@@ -451,7 +462,11 @@ def test_wrong_inputs_are_usage_errors(nested: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"runs": 0}, {"warmup": -1}, {"level": "most"}, {"threads": -2}, {"providers": ("NoneProvider",)}]
+    "options",
+    [
+        *({"runs": 0}, {"warmup": -1}, {"level": "most"}),
+        *({"threads": -2}, {"threads": 1 << 31}, {"providers": ("NoneProvider",)}),
+    ],
 )
 def test_impossible_options_are_usage_errors(nested: Path, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):

@@ -34,7 +34,7 @@ def requires(monkeypatch: pytest.MonkeyPatch) -> Any:
     def state(*requirements: str) -> None:
         def distributions(**asked: Any) -> Any:
             own = asked == {"name": "pytest-hierexport"}
-            return [SimpleNamespace(requires=list(requirements))] if own else found(**asked)
+            return [SimpleNamespace(requires=list(requirements), version="0")] if own else found(**asked)
 
         monkeypatch.setattr(metadata, "distributions", distributions)
 
@@ -52,6 +52,17 @@ def test_an_older_package_is_told_with_the_command_for_it(requires: Any) -> None
     assert told() == (
         f"expected torch>=99 beside pytest-hierexport; found torch {TORCH}\nto do: pip install 'torch>=99'"
     )
+
+
+def test_commands_run_where_the_package_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metadata, "distributions", lambda **_: [])
+    versions.installed_versions.cache_clear()
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    versions.installed_versions.cache_clear()
+    assert capsys.readouterr().out == "hierexport unknown\n"
 
 
 def test_requirements_that_do_not_apply_are_not_checked(requires: Any) -> None:

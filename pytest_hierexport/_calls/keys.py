@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from pytest_hierexport._calls.names import upwards
 from pytest_hierexport._grouping import by_key
 
 
@@ -43,11 +44,7 @@ class Keys:
 
     def _holder(self, path: str) -> str | None:
         """Return the path of the nearest instance with a segment that holds this one; None where there is none."""
-        while path:
-            path = path.rpartition(".")[0]
-            if path in self._paths:
-                return path
-        return None
+        return next((above for above in upwards(path) if above != path and above in self._paths), None)
 
 
 def sibling_keys(class_name: str, holder: str, paths: Collection[str]) -> dict[str, str]:

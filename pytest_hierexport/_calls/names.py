@@ -11,7 +11,7 @@ return encoded ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from pytest_hierexport._text import CONTROLS, percent_encoded
 
@@ -44,6 +44,14 @@ def _encoded(unsafe: re.Pattern[str], name: str) -> str:
 def join_path(parts: Iterable[str]) -> str:
     """Return the path of raw attribute names, root first: `("encoder", "0")` gives `encoder.0`."""
     return ".".join(encode(part) for part in parts)
+
+
+def upwards(path: str, separator: str = ".") -> Iterator[str]:
+    """Yield a path and those above it, the nearest first: `a.b`, `a`, and the empty one of the root."""
+    while path:
+        yield path
+        path = path.rpartition(separator)[0]
+    yield path
 
 
 def call_name(path: str, index: int) -> str:

@@ -284,6 +284,8 @@ def _zoo_model(module: str, factory: str, *, extra: str) -> object:
     try:
         return call_by_name(importlib.import_module(module), factory)
     except ModuleNotFoundError as error:
+        if error.name is None:  # transformers raises it for any error in one of its modules, with that in its message
+            raise
         if not extra:
             raise not_installed(error.name, what) from None
         command = f"pip install 'pytest-hierexport[{extra}]'"

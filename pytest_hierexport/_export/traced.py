@@ -19,6 +19,7 @@ from itertools import chain
 
 from pytest_hierexport._calls.attribution import Evidence, Origin, Origins, order_origins
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
+from pytest_hierexport._calls.names import upwards
 from pytest_hierexport._carry import Attributed
 from pytest_hierexport._carry.flat import Flat, Node
 from pytest_hierexport._export.capture import Capture
@@ -82,6 +83,4 @@ def _initializers(capture: Capture, hierarchy: Hierarchy, nodes: Mapping[Node, O
 
 def _owner(path: str, called: Mapping[str, str]) -> str:
     """Return the first call of the module at a path, or of the nearest module above it that was called."""
-    while path not in called and path != ROOT:
-        path = path.rpartition(".")[0]
-    return called.get(path, ROOT)
+    return next((called[above] for above in upwards(path) if above in called), ROOT)

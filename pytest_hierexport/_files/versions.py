@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_hierexport._errors import UsageError
 
-_OWN = "pytest-hierexport"
+OWN = "pytest-hierexport"
 _NO_EXTRA = {"extra": ""}
 _SECONDS = 10
 """How long git may take."""
@@ -33,7 +33,7 @@ def check_requirements() -> None:
     """
     from packaging.requirements import Requirement
 
-    own = next(iter(metadata.distributions(name=_OWN)), None)  # none where it is used without being installed
+    own = next(iter(metadata.distributions(name=OWN)), None)  # none where it is used without being installed
     stated = map(Requirement, [] if own is None else own.requires or [])
     required = [each for each in stated if each.marker is None or each.marker.evaluate(_NO_EXTRA)]
     versions = installed_versions(tuple(each.name for each in required))
@@ -45,7 +45,7 @@ def check_requirements() -> None:
     if wrong:
         wanted = [f"{each.name}{each.specifier}" for each in wrong]
         raise UsageError(
-            f"{', '.join(wanted)} beside {_OWN}",
+            f"{', '.join(wanted)} beside {OWN}",
             found=", ".join(f"{each.name} {versions[each.name]}" for each in wrong),
             do=f"pip install {' '.join(map(repr, wanted))}",
         )

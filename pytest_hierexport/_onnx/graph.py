@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pytest_hierexport._calls.names import encode, encode_operator
 from pytest_hierexport._errors import UsageError, proposal
 from pytest_hierexport._onnx.absent import is_absent_proto
+from pytest_hierexport._onnx.element_types import element_dtype, element_name
 from pytest_hierexport._text import first_names
 
 if TYPE_CHECKING:
@@ -227,15 +228,13 @@ def fitted_inputs(graph: onnx.GraphProto, arrays: Mapping[str, NDArray[Any]]) ->
 
 def _fitted(array: NDArray[Any], value: onnx.ValueInfoProto) -> NDArray[Any]:
     import numpy as np
-    from onnx.helper import tensor_dtype_to_np_dtype
 
     # Of bfloat16 and the like, which numpy itself does not have, isbuiltin is 2.
     if array.dtype.kind not in "biufc" and array.dtype.isbuiltin != 2:
         expected = f"an array of numbers for the input {value.name}, {_declared(value)}"
         raise UsageError(expected, found=f"dtype {array.dtype}", do="convert it, or take a graph without texts")
-    data_type = value.type.tensor_type.elem_type
     with np.errstate(invalid="ignore"):
-        fitted = array.astype(tensor_dtype_to_np_dtype(data_type) if data_type else array.dtype, copy=False)
+        fitted = array.astype(element_dtype(value) if value.type.tensor_type.elem_type else array.dtype, copy=False)
     if fitted.dtype.kind in "biu" and not (fitted == array).all():
         expected = f"numbers of the input {value.name}, {_declared(value)}"
         raise UsageError(expected, found=f"dtype {array.dtype}, with other numbers", do="convert it")
@@ -267,13 +266,11 @@ def cannot_run(engine: str, error: Exception, graph: onnx.GraphProto, *, loaded:
 
 def _declared(value: onnx.ValueInfoProto) -> str:
     """Return the type and shape of a tensor as ONNX's text does: `float[2, batch]`."""
-    from onnx import TensorProto
-
     tensor = value.type.tensor_type
     sizes = [
         size.dim_param or (str(size.dim_value) if size.HasField("dim_value") else "?") for size in tensor.shape.dim
     ]
-    return f"{TensorProto.DataType.Name(tensor.elem_type).lower()}[{', '.join(sizes)}]"
+    return f"{element_name(tensor.elem_type).lower()}[{', '.join(sizes)}]"
 
 
 def function_prefix(domain: str, name: str, overload: str) -> str:

@@ -75,12 +75,13 @@ def compare(before: Results, after: Results) -> Comparison:
     omitted_before, omitted = (_left_out(results) for results in (before, after))
     unchecked = {name: held for name in omitted if name in old and (held := _checks(old[name], _GOOD))}
     left_out = [ModelChange(name, not_checked=held) for name, held in unchecked.items()]
+    known, found = {*old, *omitted_before}, {*new, *omitted}
     packages = sorted({*before.versions, *after.versions})
     versions = {name: (before.versions.get(name, ""), after.versions.get(name, "")) for name in packages}
     return Comparison(
         versions={name: pair for name, pair in versions.items() if pair[0] != pair[1]},
-        gone=tuple(name for name in old if name not in {*new, *omitted}),
-        new=tuple(name for name in new if name not in {*old, *omitted_before}),
+        gone=tuple(name for name in old if name not in found),
+        new=tuple(name for name in new if name not in known),
         changes=(*changes, *added, *left_out),
         unchanged=len(both) - len(changes),
         seconds=(sum(old[name].seconds for name in both), sum(new[name].seconds for name in both)),

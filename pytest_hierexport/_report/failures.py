@@ -36,7 +36,7 @@ def failure_of(
 
 
 def _printable(value: Any) -> Any:
-    """Return a value with its texts printable, without the keys of a mapping that stand for nothing.
+    """Return a value with its texts printable, and its mappings without keys whose value is None.
 
     Names from a model may hold any character.
     """

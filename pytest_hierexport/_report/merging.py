@@ -25,7 +25,8 @@ def merge(named: Sequence[tuple[str, Results]]) -> Results:
         raise _refused("a model in two reports: the shards were made with different files of durations")
     deselected = {name for report in reports for name in report.deselected}
     selected, count = parts[0].selected, parts[0].count
-    missing = [index for index in range(1, count + 1) if index not in {part.index for part in parts}]
+    reported = {*models, *deselected}
+    missing = sorted({*range(1, count + 1)} - {part.index for part in parts})
     return replace(
         reports[0],
         models=tuple(models[name] for name in selected if name in models),
@@ -37,7 +38,7 @@ def merge(named: Sequence[tuple[str, Results]]) -> Results:
         commit=" ".join(dict.fromkeys(report.commit for report in reports if report.commit)),
         interrupted=any(report.interrupted for report in reports),
         missing_shards=tuple(f"{index}/{count}" for index in missing),
-        unreported=tuple(name for name in selected if name not in {*models, *deselected}),
+        unreported=tuple(name for name in selected if name not in reported),
     )
 
 

@@ -19,12 +19,14 @@ _WORDS = {
 
 def as_lines(results: Results) -> list[str]:
     """Return the table for a terminal and the remarks below it; warnings, which are red there, are left out."""
+    from rich.cells import cell_len, set_cell_size
+
     rows = [
         ["model", "exporter", "nodes", *_headings(results.columns)],
         *([one_line(cell) for cell in cells_of(results, model, _WORDS)] for model in results.models),
     ]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(set_cell_size, row, widths)).rstrip() for row in rows]
     return [*lines, *remarks_of(results)]
 
 

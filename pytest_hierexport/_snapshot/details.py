@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
 from pytest_hierexport._calls.modules import Module, Parameter
-from pytest_hierexport._calls.names import encode_operator, is_torch_nn
+from pytest_hierexport._calls.names import encode_operator, is_torch_nn, upwards
 from pytest_hierexport._snapshot.lines import LINE
 
 _DETAIL = re.compile(r"(\]|\]=shared|\(\)) \d")
@@ -38,9 +38,7 @@ def is_detailed(text: str) -> bool:
 
 def _owner(hierarchy: Hierarchy, path: str) -> str:
     """Return the nearest module from a path upwards that has a segment and was called; the root where none has."""
-    while path != ROOT and not (path in hierarchy and hierarchy.is_kept(path)):
-        path = path.rpartition(".")[0]
-    return path
+    return next((above for above in upwards(path) if above in hierarchy and hierarchy.is_kept(above)), ROOT)
 
 
 def _held(module: Module, *, is_owner: bool) -> Iterator[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pytest_hierexport._snapshot.lines import count_members, members, parts_of, relative
-from pytest_hierexport._snapshot.renames import Move, Rename, moves, renamed
+from pytest_hierexport._snapshot.renames import Move, Rename, interleaved, moves, renamed
 
 _MOST_MODULES = 50_000
 _ORDER = "+-~>="
@@ -151,9 +150,7 @@ def _changes(before: _Modules, after: _Modules) -> Iterator[Change]:
 
 def _in_order(before: _Modules, after: _Modules) -> list[str]:
     """Return every tag once, in the order of both sides; a removed one keeps its position."""
-    left, right = list(before), list(after)
-    blocks = difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
-    return list(dict.fromkeys(tag for _, i1, i2, j1, j2 in blocks for tag in (*left[i1:i2], *right[j1:j2])))
+    return list(dict.fromkeys(tag for _, tag in interleaved(before, after)))
 
 
 def changed_counts(old: Mapping[str, int], new: Mapping[str, int]) -> str:

@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 
 from pytest_hierexport._calls.names import call_name
 
+_LONGEST_NUMBER = 18
+"""The most digits that `lines` reads in a folded run."""
+
 
 @dataclass(frozen=True)
 class Branch:
@@ -39,25 +42,24 @@ def fold(branch: Branch) -> Branch:
     """Fold the runs of equal siblings below a branch, the innermost first."""
     children = [fold(child) for child in branch.children]
     folded: list[Branch] = []
-    while children:
-        run = _run(children)
+    at = 0
+    while at < len(children):
+        run = _run(children, at)
         folded.append(_as_one(run) if len(run) > 1 else run[0])
-        del children[: len(run)]
+        at += len(run)
     return replace(branch, children=tuple(folded))
 
 
-def _run(siblings: list[Branch]) -> list[Branch]:
-    """Return the first sibling and the following ones that equal it except for a number, which rises by one."""
-    run = siblings[:1]
-    follows = next((rule for rule in (_is_next_item, _is_next_call) if siblings[1:] and rule(*siblings[:2])), None)
+def _run(siblings: list[Branch], at: int) -> list[Branch]:
+    """Return the sibling at a position and those after it that equal it except for a number, which rises by one."""
+    pair = siblings[at : at + 2]
+    follows = next((rule for rule in (_is_next_item, _is_next_call) if pair[1:] and rule(*pair)), None)
     if follows is None:
-        return run
-    content = _content(run[0])
-    for sibling in siblings[1:]:
-        if not follows(run[-1], sibling) or _content(sibling) != content:
-            break
-        run.append(sibling)
-    return run
+        return pair[:1]
+    content, end = _content(pair[0]), at + 1
+    while end < len(siblings) and follows(*siblings[end - 1 : end + 1]) and _content(siblings[end]) == content:
+        end += 1
+    return siblings[at:end]
 
 
 def _is_next_call(last: Branch, sibling: Branch) -> bool:
@@ -74,7 +76,8 @@ def _is_next_item(last: Branch, sibling: Branch) -> bool:
 def _numbered(branch: Branch) -> tuple[str | None, str]:
     """Split the number of a list's item off its segment."""
     stem, dot, number = branch.name.rpartition(".")
-    return (stem, number) if dot and number.isdecimal() and number.isascii() else (None, "")
+    is_number = number.isdecimal() and number.isascii() and len(number) <= _LONGEST_NUMBER
+    return (stem, number) if dot and is_number else (None, "")
 
 
 def _as_one(run: list[Branch]) -> Branch:

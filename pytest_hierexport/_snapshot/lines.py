@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 LINE = re.compile(r"(?P<tag>.*?)(?: ×(?P<times>\d+))?(?:: (?P<operators>\S+ \d{1,18}(?:, \S+ \d{1,18})*))?")
 """A line: its `tag`, how many `times` it stands for, its `operators`."""
 _RUN = re.compile(r"(@?)\{(\d{1,18})\.\.(\d{1,18})\}")
 
 
+@lru_cache(maxsize=1 << 16)
 def tag_of(line: str) -> str:
     """Return the tag of a line."""
     match = LINE.fullmatch(line)

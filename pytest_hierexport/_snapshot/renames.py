@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from pytest_hierexport._calls.names import upwards
 from pytest_hierexport._grouping import grouped
 from pytest_hierexport._snapshot.lines import count_members, members, parts_of, tag_of
 
@@ -130,14 +131,14 @@ def _operators(lines: Sequence[str], name: str) -> Counter[tuple[str, str]]:
     operators count once each where there are no others.
     """
     own = _of_class(lines, name)
-    above = tuple(f"{tag_of(line)}/" for line in own)
+    own_tags = {tag_of(line) for line in own}
     counted: Counter[tuple[str, str]] = Counter()
     for line in own:
         tag, listed = parts_of(line)
         tags = members(tag) if count_members(tag) <= _MOST_MEMBERS else [tag]
         counted.update({(each, operator): count for each in tags for operator, count in listed.items()})
-    for line in lines if above else ():
-        if line.startswith(above):
+    for line in lines if own else ():
+        if not own_tags.isdisjoint(upwards(tag_of(line).rpartition("/")[0], "/")):
             tag, listed = parts_of(line)
             counted.update({("", operator): count * count_members(tag) for operator, count in listed.items()})
     return counted or Counter((tag_of(line), "") for line in own)
@@ -170,6 +171,23 @@ def displaced(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
             at = bisect_left(places, i)
             is_behind = at < len(places) and numbers[places[at]] < number
             yield i, places[at] if is_behind else places[at - 1]
+
+
+def interleaved(before: Iterable[str], after: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the parts of two lists in one order, each with its sign: `-` gone, `+` new, a space where it stays."""
+    place = {part: i for i, part in enumerate(dict.fromkeys(before))}
+    parts = dict.fromkeys(after)
+    kept = set(longest_rising([place[part] for part in parts if part in place]))
+    left = iter(place)
+    found: list[tuple[str, str]] = []
+    added: list[tuple[str, str]] = []
+    for part in parts:
+        if place.get(part) in kept:
+            found += [*(("-", old) for old in iter(left.__next__, part)), *added, (" ", part)]
+            added = []
+        else:
+            added.append(("+", part))
+    return [*found, *(("-", old) for old in left), *added]
 
 
 def longest_rising(numbers: Sequence[int]) -> list[int]:

@@ -11,17 +11,15 @@ Lines start with `-` where the committed snapshot alone has them, with `+` where
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from pytest_hierexport._calls.names import upwards
 from pytest_hierexport._snapshot.lines import tag_of
-from pytest_hierexport._snapshot.renames import renamed
+from pytest_hierexport._snapshot.renames import interleaved, renamed
 
 _MOST_SHOWN = 100
-_MOST_LINES = 20_000
-"""Lines of both texts together that are compared; the comparison is quadratic at worst."""
 
 
 @dataclass(frozen=True)
@@ -42,28 +40,19 @@ class _Entry:
 
 
 def tree_diff(old: str, new: str) -> list[str]:
-    """Return the lines of the tree, each with its sign; empty where the texts are equal, or too long to compare.
+    """Return the lines of the tree, each with its sign; empty where the texts are equal.
 
     Those beyond a hundred are counted.
     """
-    if old == new or old.count("\n") + new.count("\n") > _MOST_LINES:
+    if old == new:
         return []
     renames, old = renamed(old, new)
-    entries = list(_with_moves(list(_entries(old.splitlines(), new.splitlines()))))
-    above = _above([entry for entry in entries if entry.sign != " "])
+    both = interleaved(old.splitlines(), new.splitlines())
+    entries = list(_with_moves([_Entry(sign, line, tag_of(line)) for sign, line in both]))
+    above = {tag for entry in entries if entry.sign != " " for tag in upwards(entry.parent, "/")}
     shown = [*map(str, renames), *_drawn(entries, above)]
     more = [f" … and {len(shown) - _MOST_SHOWN} more lines"] if len(shown) > _MOST_SHOWN else []
     return [*shown[:_MOST_SHOWN], *more]
-
-
-def _entries(before: Sequence[str], after: Sequence[str]) -> Iterator[_Entry]:
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    for kind, i1, i2, j1, j2 in matcher.get_opcodes():
-        if kind == "equal":
-            yield from (_Entry(" ", line, tag_of(line)) for line in before[i1:i2])
-            continue
-        yield from (_Entry("-", line, tag_of(line)) for line in before[i1:i2])
-        yield from (_Entry("+", line, tag_of(line)) for line in after[j1:j2])
 
 
 def _with_moves(entries: Sequence[_Entry]) -> Iterator[_Entry]:
@@ -75,17 +64,6 @@ def _with_moves(entries: Sequence[_Entry]) -> Iterator[_Entry]:
             yield entry
         elif entry.sign == "+":
             yield replace(entry, sign=">")
-
-
-def _above(changed: Sequence[_Entry]) -> set[str]:
-    """Return the tags of all modules above the changed ones."""
-    tags: set[str] = set()
-    for entry in changed:
-        tag = entry.parent
-        while tag and tag not in tags:
-            tags.add(tag)
-            tag = tag.rpartition("/")[0]
-    return tags
 
 
 def _drawn(entries: Sequence[_Entry], above: set[str]) -> Iterator[str]:

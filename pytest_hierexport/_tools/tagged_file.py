@@ -40,7 +40,7 @@ class TaggedFile:
     modules: tuple[Module, ...] = ()
     """The module tree; empty without a sidecar that fits the file."""
     exporter: str = ""
-    """The capture that made the file; empty without a sidecar."""
+    """The capture that made the file, as its sidecar says; a remark where the tags are torch's scopes; else empty."""
     tags_from: Source = "file"
     sidecar: str = "missing"
     """`fits`, `missing`, or the reason why the sidecar is not used."""

@@ -7,7 +7,6 @@ import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,7 +19,7 @@ from pytest_hierexport._errors import (
     skipped,
     skips,
 )
-from pytest_hierexport._files.versions import check_requirements
+from pytest_hierexport._files.versions import OWN, check_requirements, installed_versions
 from pytest_hierexport.cli import (
     analyze,
     cache,
@@ -82,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     given = sys.argv[1:] if argv is None else argv
     failed, usage = _OF_DIFFERENCES.get(given[0] if given else "", (_FAILED, _USAGE))
+    if sys.stdout is None:  # a process may have none
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # until the process ends
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name of a model may hold characters that the console's encoding lacks.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -90,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_requirements()
         command: Command = options.command
         code = command.run(options) or 0
-        print(end="", flush=True)  # noqa: T201  # `sys.stdout` is None in a process that has none
+        sys.stdout.flush()
     except HierexportError as error:
         _say(error)
         return usage if isinstance(error, (UsageError, CollectError, PackageError)) else failed
@@ -163,7 +164,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Export PyTorch models to ONNX with every node tagged.",
         epilog=f"exit codes: 0 done, {_FAILED} failed, {_USAGE} usage error, {_INTERRUPTED} interrupted",
     )
-    parser.add_argument("--version", action="version", version=f"hierexport {metadata.version('pytest-hierexport')}")
+    version = installed_versions((OWN,)).get(OWN, "unknown")
+    parser.add_argument("--version", action="version", version=f"hierexport {version}")
     parser.add_argument(
         "--print-completion",
         action=_PrintCompletion,

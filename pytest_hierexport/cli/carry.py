@@ -7,7 +7,7 @@ import argparse
 from pytest_hierexport.cli.files import (
     add_file,
     add_output,
-    check_output,
+    check_onnx_output,
     is_standard,
     load_file,
     load_proto,
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    check_output(options.output)
+    check_onnx_output(options.output)
     tagged = load_file(
         options.file, if_untagged=f"give the tagged file that the tool was given before {shown_name(options.other)}"
     )

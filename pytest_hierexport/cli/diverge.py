@@ -12,7 +12,7 @@ from typing import Any
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.paths import check_ending
 from pytest_hierexport.cli.command import whole_number
-from pytest_hierexport.cli.files import add_file, check_folder, load_arrays, load_file, load_proto
+from pytest_hierexport.cli.files import add_file, check_parent, load_arrays, load_file, load_proto
 from pytest_hierexport.cli.output import print_json, print_lines, progress
 
 SUMMARY = "find where two graphs part"
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="the inputs of both files by name, in place of the model's; several times for an average over inputs",
     )
-    add("--tolerance", type=_positive, metavar="T", help="the relative distance that counts (default: by dtype)")
+    add("--tolerance", type=_tolerance, metavar="T", help="the relative distance that counts (default: by dtype)")
     add("--depth", type=whole_number, metavar="N", help="count nodes for the calls N levels below the root at most")
     add("--top", type=whole_number, default=3, metavar="N", help="show and exclude N calls (default: %(default)s)")
     add("--exclude", choices=("nodes", "modules"), help="print only the JSON list of what to leave out of quantization")
@@ -44,11 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--exit-code", action="store_true", help=f"exit with {_DIVERGED} where a call parts")
 
 
-def _positive(text: str) -> float:
+def _tolerance(text: str) -> float:
     with suppress(ValueError):
         if 0 <= (number := float(text)) < math.inf:
             return number
-    raise argparse.ArgumentTypeError(f"no tolerance: {text}")
+    raise argparse.ArgumentTypeError(f"not a number, 0 or more: {text}")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -96,7 +96,7 @@ def _check(options: argparse.Namespace) -> None:
         from pytest_hierexport._pytest.outputs import check_output
 
         check_ending(options.html, ".html")
-        check_folder(options.html)
+        check_parent(options.html)
         check_output(options.html)
     if options.other is None and (options.model is None or options.inputs is not None):
         raise UsageError(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._errors import CollectError, ExportError, UsageError
 from pytest_hierexport._export.choices import EXPORTERS, ExportOptions, check_opset, is_own
-from pytest_hierexport.cli.files import check_output
+from pytest_hierexport.cli.files import check_onnx_output
 from pytest_hierexport.cli.output import print_line, print_warning, progress
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    check_output(options.output, piped=False)
+    check_onnx_output(options.output, piped=False)
     from pytest_hierexport._cases.exporting import export_case, own_function
     from pytest_hierexport._export.modules import kept_classes
     from pytest_hierexport._onnx.node_names import check_name_style

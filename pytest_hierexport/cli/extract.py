@@ -9,7 +9,7 @@ from pytest_hierexport._text import counted
 from pytest_hierexport.cli.files import (
     add_file,
     add_output,
-    check_output,
+    check_onnx_output,
     is_standard,
     load_file,
     shown_name,
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
     from pytest_hierexport._cases import Case, select_one
     from pytest_hierexport._tools.modules.extraction import as_dict, extract, modules_below
 
-    check_output(options.output)
+    check_onnx_output(options.output)
     with progress() as stage:
         stage("load the file")
         source = load_file(options.file)

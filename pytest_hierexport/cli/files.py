@@ -127,7 +127,7 @@ def write_file(file: TaggedFile, path: Path, tags: Tags = "both") -> None:
         file.save(path, tags)
 
 
-def check_output(path: Path, *, piped: bool = True) -> None:
+def check_onnx_output(path: Path, *, piped: bool = True) -> None:
     """Refuse an output without the ending .onnx, and to replace a file that is not ONNX: it may be the model's source.
 
     Raises:
@@ -165,7 +165,7 @@ def _json_object(is_ours: Callable[[Mapping[str, Any]], bool]) -> Callable[[Path
     return read
 
 
-def check_folder(path: Path) -> None:
+def check_parent(path: Path) -> None:
     """Refuse an output in a folder that does not exist.
 
     Raises:
@@ -176,7 +176,7 @@ def check_folder(path: Path) -> None:
 
 
 def _check_place(path: Path, kind: str, read: Callable[[Path], object]) -> None:
-    check_folder(path)
+    check_parent(path)
     if not exists(path) or (path.is_file() and not path.stat().st_size):
         return
     try:

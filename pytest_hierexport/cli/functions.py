@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pytest_hierexport._text import counted
 from pytest_hierexport.cli.command import whole_number
-from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
+from pytest_hierexport.cli.files import add_file, add_output, check_onnx_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_json, print_line, progress
 
 SUMMARY = "write modules as ONNX functions"
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
 
     from pytest_hierexport._tools.modules.outlining import as_dict, modules_as_functions
 
-    check_output(options.output)
+    check_onnx_output(options.output)
     with progress() as stage:
         stage("load the file")
         source = load_file(options.file)

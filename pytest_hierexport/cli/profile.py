@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport.cli.command import whole_number
-from pytest_hierexport.cli.files import add_file, check_json_output, check_output, load_arrays, load_file, write_json
+from pytest_hierexport.cli.files import (
+    add_file,
+    check_json_output,
+    check_onnx_output,
+    load_arrays,
+    load_file,
+    write_json,
+)
 from pytest_hierexport.cli.output import print_json, print_lines, progress, terminal_width
 
 if TYPE_CHECKING:
@@ -24,7 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     add = parser.add_argument
     add("--inputs", metavar="FILE.npz|SELECTOR", help="the graph's inputs, or the model whose example inputs to take")
-    add("--dim", action="append", default=[], metavar="NAME=SIZE", help="a symbolic dimension, for random inputs")
+    add(
+        "--dim",
+        type=_dimension,
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="a symbolic dimension, for random inputs",
+    )
     add("--runs", type=whole_number, default=10, metavar="N", help="runs to measure (default: %(default)s)")
     add("--warmup", type=whole_number, default=1, metavar="N", help="runs before them (default: %(default)s)")
     add("--level", default="all", help="optimization: none, basic, extended or all (default: %(default)s)")
@@ -60,8 +74,8 @@ def run(options: argparse.Namespace) -> None:
     if options.node_data is not None:
         check_json_output(options.node_data, "node data", viewers.is_node_data)
     if options.optimized is not None:
-        check_output(options.optimized, piped=False)
-    sizes = dict(map(_dimension, options.dim))
+        check_onnx_output(options.optimized, piped=False)
+    sizes = dict(options.dim)
     with progress() as stage:
         stage("load the model")
         from pytest_hierexport._tools.profiling.profiler import profile_file
@@ -86,7 +100,7 @@ def run(options: argparse.Namespace) -> None:
 def _dimension(text: str) -> tuple[str, int]:
     name, _, size = text.rpartition("=")
     if not name or not size.isascii() or not size.isdecimal():
-        raise UsageError("a dimension as NAME=SIZE", found=text, do="write --dim batch=2")
+        raise argparse.ArgumentTypeError(f"no dimension NAME=SIZE, as batch=2: {text}")
     return name, int(size)
 
 

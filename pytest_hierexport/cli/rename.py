@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pytest_hierexport._text import counted
-from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
+from pytest_hierexport.cli.files import add_file, add_output, check_onnx_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_line
 
 SUMMARY = "name nodes after their modules"
@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> None:
     from pytest_hierexport._onnx.node_names import check_name_style, rename_nodes
 
     check_name_style(options.style)
-    check_output(options.output)
+    check_onnx_output(options.output)
     source = load_file(options.file)
     rename_nodes(source.proto, source.attribution, options.style)
     write_file(source, options.output)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport.cli.files import add_file, check_output, is_standard, load_file, write_file
+from pytest_hierexport.cli.files import add_file, check_onnx_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_json, print_lines
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _check(options: argparse.Namespace) -> None:
                 do=f"{'add' if wanted[flag] else 'leave out'} {flag}",
             )
     if options.output is not None:
-        check_output(options.output)
+        check_onnx_output(options.output)
 
 
 def _place(options: argparse.Namespace, selection: Selection, source: TaggedFile) -> None:

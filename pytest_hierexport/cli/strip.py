@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
+from pytest_hierexport.cli.files import add_file, add_output, check_onnx_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_json, print_line
 
 SUMMARY = "remove tags for a release"
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     from pytest_hierexport._onnx.sidecar import sidecar_path
 
-    check_output(options.output)
+    check_onnx_output(options.output)
     file = load_file(options.file)
     before = file.proto.ByteSize()
     write_file(file, options.output, "none")

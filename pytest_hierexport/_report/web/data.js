@@ -13,7 +13,7 @@ const promiseOf = (column) => data.rules.find((rule) => rule.id === column)?.pro
 
 // The sum of the counts by name that each item has under a key.
 const added = (items, key) => {
-  const counts = {};
+  const counts = Object.create(null); // an operator may be called `constructor`
   for (const item of items) for (const [name, number] of Object.entries(item[key])) counts[name] = (counts[name] ?? 0) + number;
   return counts;
 };
@@ -29,7 +29,7 @@ const profiles = new Map();
 const profileOf = (number) => {
   if (!profiles.has(number)) {
     const pairs = (flat) => {
-      const counts = {};
+      const counts = Object.create(null);
       for (let i = 0; i < flat.length; i += 2) counts[data.strings[flat[i]]] = flat[i + 1];
       return counts;
     };
@@ -105,7 +105,7 @@ const moduleOfTag = (model, tag) => {
 const members = (tag) => {
   const [, start, first, last, end] = /^(.*?[^@])\{(\d{1,9})\.\.(\d{1,9})\}(.*)$/s.exec(tag) ?? [];
   if (start === undefined) return [tag];
-  const numbers = Array.from({ length: Math.min(Math.max(last - first + 1, 0), 1000) }, (_, i) => Number(first) + i);
+  const numbers = Array.from({ length: Math.min(Math.max(last - first + 1, 0), 1000) }, (_, i) => String(Number(first) + i).padStart(first.length, "0"));
   return numbers.flatMap((number) => members(`${start}${number}${end}`));
 };
 

@@ -3,7 +3,7 @@
 const operatorChanges = (before, after) => {
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].sort();
   return names.flatMap((name) => {
-    const [old, now] = [before?.[name] ?? 0, after?.[name] ?? 0];
+    const [old, now] = [before, after].map((counts) => (counts && Object.hasOwn(counts, name) ? counts[name] : 0));
     if (!before) return h("ins", {}, `${name} ${now}`);
     if (!after) return h("del", {}, `${name} ${old}`);
     if (old === now) return [];

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
 from pytest_hierexport._calls.modules import Module, element_count
-from pytest_hierexport._calls.names import encode_operator
+from pytest_hierexport._calls.names import encode_operator, upwards
 from pytest_hierexport._calls.patterns import calls_below, calls_of_class, matching_calls
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_proto
@@ -116,7 +116,7 @@ class Analysis:
     opsets: Mapping[str, int]
     """Operator set versions by domain."""
     exporter: str
-    """The capture that succeeded; empty without a sidecar."""
+    """The capture that made the file, as its sidecar says; a remark where the tags are torch's scopes; else empty."""
     sidecar: str
     """`fits`, `missing`, or the reason why the sidecar is not used."""
     tags_from: str
@@ -190,13 +190,10 @@ def _of_modules(hierarchy: Hierarchy, modules: Iterable[Module]) -> list[tuple[s
         elements[tensor] = element_count(parameter.shape)
         if owners.setdefault(tensor, path) not in calls and path in calls:
             owners[tensor] = path
-    return [(calls[_called(owner, calls)], elements[tensor]) for tensor, owner in owners.items()]
-
-
-def _called(path: str, calls: Mapping[str, str]) -> str:
-    while path not in calls:
-        path = path.rpartition(".")[0]
-    return path
+    return [
+        (next(calls[path] for path in upwards(owner) if path in calls), elements[tensor])
+        for tensor, owner in owners.items()
+    ]
 
 
 def _of_initializers(
@@ -257,6 +254,6 @@ def instances(hierarchy: Hierarchy) -> dict[str | None, ModuleFigures]:
 
 def _outer_call(hierarchy: Hierarchy, call: Call) -> str | None:
     """Return the nearest call above a call that ran the same module; None where there is none."""
-    # A first call has none: it would be one of an earlier index. Most calls are first ones.
+    # A call of index 0, as most are, has none: an outer call of its module would have a lower index.
     above = () if call.index == 0 or call.parent is None else hierarchy.lineage(call.parent)
     return next((name for name in above if hierarchy[name].path == call.path), None)

@@ -15,6 +15,7 @@ from onnx import numpy_helper
 from pytest_hierexport._errors import UsageError, chain
 from pytest_hierexport._onnx.absent import is_absent_proto
 from pytest_hierexport._onnx.difference import content_of
+from pytest_hierexport._onnx.element_types import element_name
 from pytest_hierexport._onnx.external import loaded
 from pytest_hierexport._tools.comparing.texts import NONE, arrow
 
@@ -90,7 +91,7 @@ class Data:
 
     def _dense_change(self, old: onnx.TensorProto, new: onnx.TensorProto) -> str:
         if old.data_type != new.data_type:
-            names = (onnx.TensorProto.DataType.Name(each.data_type).lower() for each in (old, new))
+            names = (element_name(each.data_type).lower() for each in (old, new))
             return "dtype {} → {}".format(*names)
         if old.dims != new.dims:
             return f"shape {list(old.dims)} → {list(new.dims)}"

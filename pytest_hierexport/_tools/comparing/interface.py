@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-import onnx
+from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._calls.names import encode_operator
+from pytest_hierexport._onnx.element_types import element_name
 from pytest_hierexport._tools.comparing.contents import Data, attribute_changes
 from pytest_hierexport._tools.comparing.texts import NONE, change
+
+if TYPE_CHECKING:
+    import onnx
 
 _SIZE_NAME = re.compile(r"(?![0-9]+$)[\w .*+/()-]+")
 """The names of sizes that cannot be taken for a number or for several sizes; others are quoted."""
@@ -87,8 +89,7 @@ def _type(declared: onnx.TypeProto) -> str:
     if kind != "tensor_type":  # no value of PyTorch has such a type
         return " ".join(str(declared).split()) or "of an unknown type"
     tensor = declared.tensor_type
-    known = tensor.elem_type in onnx.TensorProto.DataType.values()
-    element = onnx.TensorProto.DataType.Name(tensor.elem_type) if known else f"type {tensor.elem_type}"
+    element = element_name(tensor.elem_type)
     return f"{element}[{', '.join(map(_dimension, tensor.shape.dim))}]" if tensor.HasField("shape") else element
 
 

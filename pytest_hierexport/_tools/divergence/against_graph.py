@@ -81,9 +81,10 @@ def compare_with_graph(reference: Side, other: Side, depth: int | None, matched:
 
 
 def _forms(reference: Graph, other: Graph, same: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the values that the other graph makes of one alone which another operator computes now, by their names.
+    """Map values that the other graph computes from one value alone to that value's names in the reference.
 
-    A quantizer drops a `Relu` where the range of its integers clips, and gives the name to the value before it.
+    They are forms of a value that another operator computes now. A quantizer drops a `Relu` where the range of its
+    integers clips, and gives the name to the value before it.
     """
     matched = {*same.values()}
     found: dict[str, list[str]] = {}
@@ -131,8 +132,7 @@ def _is_rearranged(reference: Array, other: Array) -> bool:
     """Whether a tensor has the numbers of another one in another order: an optimizer changed the layout of channels."""
     if not _is_same_kind(reference, other) or reference.dtype.kind != "f":
         return False
-    ordered = gap(np.sort(reference, axis=None), np.sort(other, axis=None))
-    return gap(reference, other).parted and not ordered.parted
+    return gap(reference, other).parted and not gap(np.sort(reference, axis=None), np.sort(other, axis=None)).parted
 
 
 def _candidates(

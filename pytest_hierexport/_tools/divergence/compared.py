@@ -139,7 +139,7 @@ def compared_rows(
 
 
 def _with_includes(boundaries: Boundaries, rows: Sequence[Row]) -> list[Row]:
-    """Add to each known value the other calls whose errors it shows: those of which it alone tells anything.
+    """Add to each known value the calls whose errors it alone shows: no other known value belongs to them.
 
     These are the calls of the unknown values from which it is computed, back to other known ones, and the calls of the
     nodes between, where no value of the call is known: all of its values leave through a node that it shares.

@@ -116,7 +116,7 @@ def _parts(side: Side, compared: Compared) -> Mapping[Key, Array]:
     for pair in (row.pair for row in compared.rows if row.pair is not None):
         pairs.setdefault(pair.value, pair)
     fitting = [pair for pair in pairs.values() if pair.fits and pair.value in side.graph.producer]
-    known = {pair.value: compared.arrays[pair.key].astype(pair.dtype) for pair in fitting}
+    known = {pair.value: compared.arrays[pair.key].astype(pair.dtype, copy=False) for pair in fitting}
     parts = Arrays()
     for value, array in run_parts(side, known):
         parts.add(value, array)

@@ -69,7 +69,7 @@ class ValueGap:
 
 @dataclass(frozen=True)
 class CallGap:
-    """A call with own nodes, which no call inside it owns; the root, too, where an output is none of its nodes'."""
+    """A call that owns nodes which no call inside it owns; also the root, if an output belongs to none of its nodes."""
 
     call: str
     tag: str

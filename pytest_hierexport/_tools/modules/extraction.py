@@ -21,6 +21,7 @@ from onnx_ir.passes.common import RemoveUnusedFunctionsPass
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
 from pytest_hierexport._calls.modules import Module
+from pytest_hierexport._calls.names import upwards
 from pytest_hierexport._calls.patterns import calls_below
 from pytest_hierexport._carry.definitions import is_pure
 from pytest_hierexport._errors import UsageError
@@ -83,9 +84,9 @@ def modules_below(modules: Iterable[Module], hierarchy: Hierarchy, call: str) ->
     """Return the module instances that run in a call, all below them, and, without parameters, those of other calls."""
     if call == ROOT:
         return tuple(modules)
-    paths = {f"{made.path}." for name, made in hierarchy.items() if hierarchy.within(name, call)}
+    paths = {made.path for name, made in hierarchy.items() if hierarchy.within(name, call)}
     called = {made.path for made in hierarchy.values()}
-    placed = ((module, any(f"{module.path}.".startswith(path) for path in paths)) for module in modules)
+    placed = ((module, not paths.isdisjoint(upwards(module.path))) for module in modules)
     kept = ((module, inside) for module, inside in placed if inside or module.path in called)
     return tuple(module if inside else replace(module, parameters=()) for module, inside in kept)
 
@@ -147,7 +148,7 @@ def _boundary(model: ir.Model, hierarchy: Hierarchy, call: str) -> ir.GraphView:
     outputs = returned or region.leaving or _unused(region)
     constants = _constants(model)
     computed: dict[ir.Node, None] = {}
-    pending = region.entering
+    pending = [*region.entering]
     while pending:
         value = pending.pop()
         producer = value.producer()

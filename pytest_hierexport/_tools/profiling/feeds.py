@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from pytest_hierexport._calls.modules import element_count
 from pytest_hierexport._errors import UsageError, proposal
+from pytest_hierexport._onnx.element_types import element_dtype, element_name
 from pytest_hierexport._onnx.graph import graph_inputs
+
+if TYPE_CHECKING:
+    import onnx
 
 Array = NDArray[Any]
 _MOST_BYTES = 1 << 32
@@ -82,9 +85,9 @@ def _shape(value: onnx.ValueInfoProto, sizes: Mapping[str, int]) -> tuple[int, .
 
 def _dtype(value: onnx.ValueInfoProto) -> np.dtype[Any]:
     kind = value.type.tensor_type.elem_type
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind) if kind else np.dtype(object)
+    dtype = element_dtype(value)
     if dtype.kind in "OSU":
-        found = onnx.TensorProto.DataType.Name(kind) if kind else "no tensor"
+        found = element_name(kind) if kind else "no tensor"
         do = "choose a graph whose inputs are tensors of numbers: hierexport extract cuts one out"
         raise UsageError(f"the input {value.name} to be a tensor of numbers", found=found, do=do)
-    return np.dtype(dtype)
+    return dtype

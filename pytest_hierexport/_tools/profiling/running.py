@@ -45,9 +45,13 @@ class RunOptions:
         """Check the values."""
         if self.level not in LEVELS:
             raise UsageError(f"a level of {', '.join(LEVELS)}", found=self.level, do="choose one of them")
-        if self.runs < 1 or self.warmup < 0 or self.threads < 0:
+        if self.runs < 1 or self.warmup < 0 or not 0 <= self.threads < 1 << 31:
             found = f"{self.runs} runs, {self.warmup} for warm-up, {self.threads} threads"
-            raise UsageError("one run or more, and no negative number", found=found, do="state other numbers")
+            raise UsageError(
+                "one run or more, no negative number, and fewer than 2,147,483,648 threads",
+                found=found,
+                do="state other numbers",
+            )
 
 
 @dataclass(frozen=True)
