@@ -236,3 +236,13 @@ def _split(text: str, mark: str) -> tuple[str, ...]:
         else:
             found[-1] += character
     return tuple(part.strip() for part in found)
+
+
+def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
+    """Check that an option is one of several texts.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if value not in tuple(choices):
+        raise UsageError(f"{option} to be one of {', '.join(choices)}", found=repr(value), do="choose one of them")

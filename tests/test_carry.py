@@ -12,6 +12,7 @@ import pytest
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._carry import carry, constants
+from pytest_hierexport._carry.tensors import content_array, tensor_key
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import walk
 
@@ -43,6 +44,32 @@ def carried(before: str, after: str, **calls: str) -> dict[str, list[tuple[str, 
 def test_a_node_that_stays_keeps_its_origins() -> None:
     graph = "g (float[2] x) => (float[2] y) { u = Relu(x) y = Sigmoid(u) }"
     assert carried(graph, graph, u="a", y="b") == {"u": [("a", "traced")], "y": [("b", "traced")]}
+
+
+def test_fused_blocks_under_new_names_own_no_blocks_above() -> None:
+    weights = "<" + ", ".join(f"float[2, 2] w{i} = {{1.0, 2.0, 3.0, {i}.0}}" for i in range(4)) + ">"
+    blocks = (f"h{i} = MatMul(r{i}, w{i}) t{i} = Tanh(h{i}) r{i + 1} = Add(t{i}, r{i})" for i in range(4))
+    fused = " ".join(f"z{i + 1} = local.Block(z{i}, w{i})" for i in range(4))
+    head = "g (float[2, 2] {0}0) => (float[2, 2] y) {1} {{ {2} y = Neg({0}4) }}"
+    owners = {f"{name}{i + (name == 'r')}": call for i, call in enumerate("abcd") for name in "htr"}
+    found = carried(head.format("r", weights, " ".join(blocks)), head.format("z", weights, fused), **owners)
+    assert {key: [call for call, _ in origins] for key, origins in found.items() if key != "y"} == {
+        "z1": ["a"], "z2": ["a", "b"], "z3": ["b", "c"], "z4": ["c", "d"],
+    }  # fmt: skip
+
+
+def test_inputs_are_found_behind_thousands_of_new_identities() -> None:
+    chain = " ".join(f"v{i + 1} = Identity(v{i})" for i in range(2000))
+    after = f"g (float[2] v0) => (float[2] y) {{ {chain} y = Relu(v2000) }}"
+    assert carried("g (float[2] x) => (float[2] y) { y = Relu(x) }", after, y="a")["y"] == [("a", "traced")]
+
+
+@pytest.mark.parametrize("dtype", [ir.DataType.INT4, ir.DataType.BOOL, ir.DataType.BFLOAT16, ir.DataType.COMPLEX64])
+def test_content_of_a_small_tensor_is_read_back(dtype: ir.DataType) -> None:
+    tensor = ir.tensor([1, 0, 1], dtype)
+    content = content_array(tensor_key(tensor))
+    assert content.dtype == tensor.numpy().dtype
+    assert content.tolist() == [1, 0, 1]
 
 
 def test_consumers_are_found_behind_thousands_of_dropped_identities() -> None:

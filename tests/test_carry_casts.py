@@ -148,6 +148,17 @@ def test_cast_for_a_shared_shape_belongs_to_the_caller() -> None:
     assert found.nodes["s"] == shared
 
 
+def test_new_cast_in_a_function_belongs_to_all_its_calls() -> None:
+    head = """g (float[2] x) => (float[2] y) { p = Neg(x) q = local.F(p) r = Neg(q) y = local.F(r) }
+        <domain: "local", opset_import: ["": 20]> F (i) => (o) """
+    before = model(f"{head} {{ o = Relu(i) }}")
+    after = model(f"{head} {{ c = Cast<to = 10>(i) d = Relu(c) o = Cast<to = 1>(d) }}")
+    owners = {key: (Origin(call, Evidence.TRACED),) for key, call in zip("pqry", "aabb", strict=True)}
+    inside = tuple(Origin(call, Evidence.TRACED) for call in "ab")
+    found = carry(before, Attribution(CALLS, {**owners, "local::F:://o": inside}, {}), after).nodes
+    assert [origin.call for origin in found["local::F:://c"]] == ["a", "b"]
+
+
 def test_renamed_casts_of_the_model_keep_their_calls() -> None:
     graph = """g (float[2] x) => (float[2] y) {{
         {0} = Neg(x) {1} = Cast<to = 10>({0}) {2} = Exp({1}) {3} = Cast<to = 1>({2}) y = Relu({3}) }}"""

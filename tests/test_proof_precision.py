@@ -345,6 +345,18 @@ class Stubborn(nn.Module):
         return x * 2
 
 
+class Uncopied(nn.Module):
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise ValueError("there is one")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+def test_model_that_cannot_be_copied_has_no_bounds() -> None:
+    assert set(bounds(Uncopied(), torch.float16)[1].values()) == {0.0}
+
+
 def test_model_that_runs_in_one_precision_has_no_bounds() -> None:
     _, found = bounds(Stubborn(), torch.float16)
     assert set(found.values()) == {0.0}

@@ -111,8 +111,10 @@ def test_bytes_are_estimated_where_the_file_states_a_type() -> None:
     proto = parsed("g (float[2,N] x) => (float[2,N] y, float16[3,M] z) { y = Relu(x) z = f(x) s = SplitToSequence(x) }")
     proto.graph.value_info.append(helper.make_tensor_value_info("unshaped", onnx.TensorProto.FLOAT, None))
     proto.graph.value_info.append(helper.make_tensor_value_info("untyped", onnx.TensorProto.UNDEFINED, [2]))
+    proto.graph.value_info.append(helper.make_tensor_value_info("nameless", onnx.TensorProto.FLOAT, [None]))
     unknown = session._UNKNOWN
-    assert session._sizes(proto, {"x": np.ones((2, 5), np.float32)}) == {"y": 2 * 5 * 4, "z": 3 * unknown * 2}
+    sizes = {"y": 2 * 5 * 4, "z": 3 * unknown * 2, "nameless": unknown * 4}
+    assert session._sizes(proto, {"x": np.ones((2, 5), np.float32)}) == sizes
 
 
 @pytest.mark.parametrize("budget", [1, 50, 1 << 30])

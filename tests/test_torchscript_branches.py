@@ -6,6 +6,8 @@ import torch
 from torch import nn
 
 from pytest_hierexport import Example, export, prove
+from pytest_hierexport._export.torchscript.before import _consumed_instead
+from pytest_hierexport._export.torchscript.graph import Block, Operation
 
 
 @torch.jit.script_if_tracing  # type: ignore[untyped-decorator]
@@ -62,3 +64,12 @@ def test_loop_that_torch_computes_once_belongs_to_both_calls() -> None:
     calls = {frozenset(o.call for o in found) for key, found in made.attribution.nodes.items() if "/body/" in key}
     assert {frozenset(["bag", "bag@1"]), frozenset(["other"])} <= calls
     assert prove(example, made.model, made.attribution).counts()["proven"] == 4
+
+
+def test_long_chain_of_fused_pairs_is_followed() -> None:
+    def chain(start: int, kinds: list[str]) -> Block:
+        operations = [Operation(kind, (), (i,), (i + 1,)) for i, kind in enumerate(kinds, start)]
+        return Block((start,), tuple(operations), (start + len(kinds),))
+
+    before, after = chain(0, ["onnx::Conv", "onnx::BatchNormalization"] * 1_000), chain(9_999, ["onnx::Conv"] * 1_000)
+    assert len(list(_consumed_instead(before, after))) == 1_001

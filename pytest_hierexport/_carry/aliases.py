@@ -28,6 +28,9 @@ from pytest_hierexport._carry.slices import backward_slice
 _CHAIN = 16
 """How far back the source of a dropped chain of operations is looked for, which bounds the time of the search."""
 
+_PAIRS = 16
+"""How many pairs of values are compared on the way to an equal source, which bounds the time of that search."""
+
 Alias = tuple[Value, Value]
 """A value of either graph, and the equal one that stands for it."""
 
@@ -156,7 +159,7 @@ def _further_up(before: Flat, numbering: Numbering, lost: Value, kept: Value) ->
     for value, equal in pairs:
         compared = (_operands_of_equals(before, each, equal) for each in _sources(before, value))
         operands = next((each for each in compared if each is not None), None)
-        if operands is None or len(pairs) > _CHAIN:
+        if operands is None or len(pairs) > _PAIRS:
             return []
         for operand, counterpart in operands:
             number = numbering.old[counterpart]

@@ -149,7 +149,9 @@ def _equal_consumer(anchors: Anchors, node: Node, operand: Value) -> Node | None
     or be one node of another name now (an activation, MobileViT).
     """
     consumers = anchors.match.before.consumers.get(operand, [])
-    while not any(_has_same_op_type(each, node) for each in consumers) and _compute_alone(consumers):
+    for _ in range(_REACH):
+        if any(_has_same_op_type(each, node) for each in consumers) or not _compute_alone(consumers):
+            break
         consumers = anchors.match.before.consumers_of(consumers[-1])
     found = [each for each in consumers if _has_same_op_type(each, node) and _is_removed(anchors, each)]
     return found[0] if len(found) == 1 else None

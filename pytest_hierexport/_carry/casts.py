@@ -22,9 +22,10 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins, Primary, order_origins
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Primary, order_origins
 from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside
 from pytest_hierexport._carry.match import Attributed, Match, weakened
+from pytest_hierexport._grouping import by_key
 from pytest_hierexport._onnx.operators import definition
 
 
@@ -167,26 +168,26 @@ def _names(flat: Flat, sources: Mapping[Value, Value], other: Flat) -> dict[Valu
 
 def attribute_casts(attribution: Attribution, before: Attributed, after: Contracted, primary: Primary) -> Attribution:
     """Return the attribution with the casts, which had been taken out, in it."""
-    origins: dict[str, Origins] = dict(attribution.nodes)
-    flat = after.whole
-
-    def ordered(evidence: Evidence, found: list[Origin]) -> Origins:
-        return order_origins(attribution.hierarchy, weakened(evidence, found), primary)
+    hierarchy, flat, found = attribution.hierarchy, after.whole, dict[Node, list[Origin]]()
 
     for cast, source in after.casts.items():
         kept, producer = _kept(before.flat, cast), flat.producer.get(source) or cast.parent
         if kept is not None:
-            origins[cast.key] = before.nodes[kept]
+            found[cast] = list(before.nodes[kept])
         elif producer is not None:
-            origins[cast.key] = ordered(Evidence.FUSED, list(origins[producer.key]))
+            found[cast] = weakened(Evidence.FUSED, attribution.nodes[producer.key])
     # No node computes an input or a constant: its cast belongs to the calls that take it.
     for cast, source in reversed(list(after.casts.items())):
-        if cast.key not in origins:
+        if cast not in found:
             consumers = flat.consumers_of(cast)
-            readers = [each for each in consumers if not set(cast.outputs).isdisjoint(each.data_operands)]
-            found = [o for consumer in readers for o in origins.get(consumer.key, ())]
+            taking = {node: found.get(node) or attribution.nodes.get(node.key, ()) for node in consumers}
+            reading = (node for node in consumers if not set(cast.outputs).isdisjoint(node.data_operands))
+            read = [origin for node in reading for origin in taking[node]]
             evidence = Evidence.FUSED if source.varying else Evidence.FOLDED
             # Calls that read the shape alone own no elements for it: layers share the size of an input of the model.
-            sized = (o.call for consumer in consumers for o in origins.get(consumer.key, ()))
-            origins[cast.key] = ordered(evidence, found or [Origin(attribution.hierarchy.common(sized), evidence)])
-    return replace(attribution, nodes={node.key: origins[node.key] for node in flat.nodes})
+            sized = (origin.call for origins in taking.values() for origin in origins)
+            found[cast] = weakened(evidence, read or [Origin(hierarchy.common(sized), evidence)])
+    # The calls of a function share the keys of its nodes.
+    shared = by_key((cast.key, origin) for cast, origins in found.items() for origin in origins)
+    nodes = {**attribution.nodes, **{key: order_origins(hierarchy, each, primary) for key, each in shared.items()}}
+    return replace(attribution, nodes={node.key: nodes[node.key] for node in flat.nodes})

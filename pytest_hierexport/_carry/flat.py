@@ -217,7 +217,9 @@ def outermost(node: Node) -> Node:
 
 def names_inside(flat: Flat, names: Mapping[Value, str]) -> dict[Value, str]:
     """Return new names for the values in subgraphs: theirs begin with that of the first output of the node around."""
-    holders = {node.parent.outputs[0] for node in flat.nodes if node.parent is not None and node.parent.outputs}
+    # In order: the name of the innermost holder counts.
+    parents = dict.fromkeys(node.parent for node in flat.nodes if node.parent is not None)
+    holders = [parent.outputs[0] for parent in parents if parent.outputs]
     starts = {f"{holder.name}/": f"{names[holder]}/" for holder in holders if holder in names}
     return {
         value: new + name.removeprefix(old)

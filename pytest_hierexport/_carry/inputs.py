@@ -114,9 +114,9 @@ class _Pairing:
 
     def _passed(self, value: Value) -> Value:
         """Return the value that Identities pass through."""
-        producer = self.after.producer.get(value)
-        source = None if producer is None else producer.identity_input
-        return value if source is None else self._passed(source)
+        while (node := self.after.producer.get(value)) is not None and (source := node.identity_input) is not None:
+            value = source
+        return value
 
     def _in_order(self, *, similar: bool) -> None:
         """Pair the inputs that are left in order, those of one type of which no consumer takes something else now."""

@@ -128,18 +128,21 @@ class _Matcher:
         is_small = self.numbering.is_small_constant(duplicates[0])
         pairs = _paired(duplicates, standing or candidates, are_constants=is_small)
         self.twins.update(pairs)
+        producers = grouped(candidates, lambda node: tuple(map(self.after.producer.get, node.operands)))
+        groups = list(producers.values())
         for node in duplicates:
             if node not in pairs and node not in self.before.never_used and not is_small:
-                self.merged[node] = self._replacements(node, candidates)
+                self.merged[node] = self._replacements(node, groups)
         taken = set(pairs.values())
         self.unpaired += [node for node in candidates if node not in taken]
 
-    def _replacements(self, lost: Node, candidates: list[Node]) -> list[Node]:
-        """Return the candidates that replaced a removed node.
+    def _replacements(self, lost: Node, groups: Sequence[list[Node]]) -> list[Node]:
+        """Return the candidates, grouped by the producers of their inputs, that replaced a removed node.
 
         Those with the same producers of inputs; where none has them, all (bart, t5, fsmt).
         """
-        return [node for node in candidates if self._has_same_producers(lost, node)] or candidates
+        found = [nodes for nodes in groups if self._has_same_producers(lost, nodes[0])]
+        return [node for nodes in found or groups for node in nodes]
 
     def _has_same_producers(self, lost: Node, candidate: Node) -> bool:
         """Whether a candidate's inputs come from what the producers of a removed node's inputs became."""
@@ -163,7 +166,8 @@ class _Matcher:
         for node in sorted(self.merged, key=self.before.order.__getitem__, reverse=True):
             consumers = self._consumers(node)
             survivors = {new for consumer in consumers for new in self._became(consumer)}
-            consumed = [each for each in self.merged[node] if not survivors.isdisjoint(self.after.consumers_of(each))]
+            taken = {value for new in survivors for value in new.operands}
+            consumed = [each for each in self.merged[node] if not taken.isdisjoint(each.outputs)]
             folded = any(not (consumer.varying or self._became(consumer)) for consumer in consumers)
             if not node.varying and not consumed and (survivors or folded):
                 del self.merged[node]

@@ -71,7 +71,7 @@ def origins_of_replaced(match: Match, replaced: list[Node]) -> list[Origin]:
         # A node that serves nothing else is in this region alone: a normalisation in a convolution (MobileNetV2).
         elsewhere = any(each not in found or len(found[each]) < len(match.attributed.nodes[each]) for each in consumers)
         found[node] = near if elsewhere and near else list(own)
-    return [origin for origins in found.values() for origin in origins]
+    return list(dict.fromkeys(origin for origins in found.values() for origin in origins))
 
 
 def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
@@ -207,6 +207,10 @@ def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
     numbers, known = numbering.old, numbering.first_before
     found = backward_slice(before, gives, lambda value: numbers[value] in takes or match.is_alive(value))
     varying = {number for number in takes if known[number].varying}
+    # Of the nodes that vary, those before what the region takes are not in it. With new names for all values, nothing
+    # else ends the slice at the sum that a residual block adds to (13 of 433 wrong owners in 2,000 random graphs).
+    behind = {*forward_slice(varying, before, numbering, found)}
+    found = [node for node in found if node in behind or not node.varying] if behind else found
     if varying and varying.isdisjoint(numbers[value] for node in found for value in node.operands):
         whole = backward_slice(before, gives, lambda value: numbers[value] in takes)
         kept = {*forward_slice(varying, before, numbering, whole), *found}
@@ -241,11 +245,13 @@ def _same_work(match: Match, region: list[Node], replaced: list[Node]) -> list[N
     A node with the operator, attributes and constants that it had took nothing in. ONNX Runtime moves a `Transpose`
     through an `Add`, and drops it with its inverse in the next call: neither is a part of the `Add` (UperNet).
     """
-    found = [[each for each in replaced if _is_counterpart(match, each, node)] for node in region]
-    if any(len(each) != 1 for each in found):
-        return replaced
-    counterparts = list(dict.fromkeys(each for (each,) in found))
-    return counterparts if len(counterparts) == len(region) else replaced
+    counterparts: dict[Node, None] = {}
+    for node in region:
+        found = [each for each in replaced if _is_counterpart(match, each, node)]
+        if len(found) != 1:
+            return replaced
+        counterparts[found[0]] = None
+    return list(counterparts) if len(counterparts) == len(region) else replaced
 
 
 def _is_counterpart(match: Match, before: Node, after: Node) -> bool:

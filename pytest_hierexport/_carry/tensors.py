@@ -9,6 +9,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
 from pytest_hierexport._onnx.absent import is_absent
@@ -39,7 +40,9 @@ def tensor_key(tensor: Any) -> Hashable | None:
 def content_array(content: Any) -> Array:
     """Return the array that :func:`tensor_key` wrote."""
     _, dtype, shape, data = content
-    array: Array = np.frombuffer(data, dtype=ir.DataType(dtype).numpy()).reshape(shape)
+    # Elements of four bits are packed in pairs, as in a file.
+    proto = onnx.TensorProto(data_type=dtype, dims=shape, raw_data=data)
+    array: Array = ir.serde.TensorProtoTensor(proto).numpy()
     return array
 
 

@@ -30,7 +30,8 @@ from pytest_hierexport._files.atomic import staged
 from pytest_hierexport._files.versions import check_requirements
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.codec import Tags
-from pytest_hierexport._onnx.node_names import NameStyle, check_name_style, rename_nodes
+from pytest_hierexport._onnx.node_names import NAME_STYLES, NameStyle, rename_nodes
+from pytest_hierexport._requests import check_choice
 
 
 def export(
@@ -135,7 +136,7 @@ def export_with(
     check_opset(options.opset)
     check_value_names(options.value_names)
     if options.node_names is not None:
-        check_name_style(options.node_names)
+        check_choice("node names", options.node_names, NAME_STYLES)
     kept = kept_classes(options.keep)
     if path is not None:
         with staged(Path(path)):

@@ -53,6 +53,8 @@ def unshare(capture: Capture, written: AbstractSet[int]) -> None:
         tensor = value.const_value
         raw = getattr(tensor, "raw", None)
         if isinstance(raw, torch.Tensor) and id(raw) in written:
-            value.const_value = copies.setdefault(id(tensor), TorchTensor(raw.detach().clone(), name=value.name))
+            if id(tensor) not in copies:
+                copies[id(tensor)] = TorchTensor(raw.detach().clone(), name=value.name)
+            value.const_value = copies[id(tensor)]
     for before in capture.before.initializers.values():
         before.tensor = copies.get(id(before.tensor), before.tensor)

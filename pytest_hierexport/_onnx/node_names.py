@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.names import call_name, encode
-from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import walk
+from pytest_hierexport._requests import check_choice
 from pytest_hierexport._text import numbered
 
 if TYPE_CHECKING:
@@ -27,16 +27,6 @@ if TYPE_CHECKING:
 
 NameStyle: TypeAlias = Literal["path", "tag"]
 NAME_STYLES: tuple[NameStyle, ...] = get_args(NameStyle)
-
-
-def check_name_style(style: str) -> None:
-    """Check that `style` is one of the styles.
-
-    Raises:
-        UsageError: It is not.
-    """
-    if style not in NAME_STYLES:
-        raise UsageError(f"node names of style {' or '.join(NAME_STYLES)}", found=repr(style), do="choose one of them")
 
 
 def rename_nodes(model: ir.Model | onnx.ModelProto, attribution: Attribution, style: NameStyle = "path") -> None:
@@ -54,7 +44,7 @@ def rename_nodes(model: ir.Model | onnx.ModelProto, attribution: Attribution, st
         UsageError: There is no such style, or the model or the attribution is of another type.
         KeyError: An origin is not a call of the attribution's hierarchy.
     """
-    check_name_style(style)
+    check_choice("node names", style, NAME_STYLES)
     hierarchy = attribution.hierarchy
 
     @cache

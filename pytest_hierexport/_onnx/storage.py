@@ -1,6 +1,6 @@
 """Attaches, saves, reads, rewrites and removes the tags of an ONNX model, in the file and in the sidecar beside it.
 
-External data is never opened for reading.
+Reading and rewriting tags opens no external data.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.modules import Module
-from pytest_hierexport._errors import TagError, UsageError, proposal
+from pytest_hierexport._errors import TagError, proposal
 from pytest_hierexport._files.paths import exists
 from pytest_hierexport._onnx import codec, ir_tags
 from pytest_hierexport._onnx.codec import PLACES, Tags
@@ -20,7 +20,7 @@ from pytest_hierexport._onnx.graph import Inventory, inventory_ir
 from pytest_hierexport._onnx.proto_tags import TaggedProto
 from pytest_hierexport._onnx.saving import save_model, save_proto
 from pytest_hierexport._onnx.sidecar import compose, read_sidecar, sidecar_path
-from pytest_hierexport._requests import check_argument
+from pytest_hierexport._requests import check_argument, check_choice
 
 if TYPE_CHECKING:
     import onnx
@@ -194,13 +194,3 @@ def _check_fits(attribution: Attribution, parts: Inventory[Any, Any, Any]) -> No
         if (unknown := next((key for key in listed if key not in known), None)) is not None:
             do = f"{proposal(unknown, known)}; node_key() gives a node's key, carry() the attribution of a new graph"
             raise TagError(f"an attribution of {kind}s that the model has", found=repr(unknown), do=do)
-
-
-def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
-    """Check that an option is one of several texts.
-
-    Raises:
-        UsageError: It is not.
-    """
-    if value not in tuple(choices):
-        raise UsageError(f"{option} to be one of {', '.join(choices)}", found=repr(value), do="choose one of them")

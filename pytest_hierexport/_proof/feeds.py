@@ -21,7 +21,7 @@ def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
     `input_names` are the names of other parameters is fed wrongly: names alone do not tell that.
 
     Raises:
-        UsageError: A graph input without a tensor.
+        UsageError: The example has more or fewer tensors than the graph has inputs, and not all of their names.
     """
     names = [value.name for value in graph_inputs(proto.graph)]
     try:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 
 import onnx_ir as ir
@@ -43,13 +43,14 @@ class InFunctions:
         """Look at nothing yet."""
         self._model, self._origins, self._lineage = model, attribution.nodes, lineage
         self._position = attribution.hierarchy.position
+        self._own = cache(lambda calls: self.of(self._origins.get(calls[-1][1], ()), calls[:-1]))
 
     def of(self, origins: Origins, calls: FunctionCalls) -> Origins:
         """Return those of a node's origins that belong to these calls of functions, each inside the one before it."""
         if not calls:
             return origins
-        *outer, (function, call) = calls
-        origins, own = self.of(origins, tuple(outer)), self.of(self._origins.get(call, ()), tuple(outer))
+        *outer, (function, _) = calls
+        origins, own = self.of(origins, tuple(outer)), self._own(calls)
         if not own:  # the calling node is untagged: nothing tells which origins belong to it
             return origins
         unpaired = self._unpaired(function, origins, own)

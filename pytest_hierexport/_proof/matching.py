@@ -31,6 +31,7 @@ def match(graph: Graph, calls: Sequence[EagerCall]) -> dict[str, EagerCall]:
         if graph.in_bodies.get(name, True):
             waiting[call.parent, call.path, name in graph.in_bodies].append(name)
     names: dict[str | None, str] = {}
+    taken = {*graph.hierarchy}
     callers: dict[str | None, str | None] = {}  # in the graph, of what each call makes
     for seen in sorted(calls, key=lambda seen: seen.start):
         call = seen.call
@@ -39,7 +40,7 @@ def match(graph: Graph, calls: Sequence[EagerCall]) -> dict[str, EagerCall]:
         if left:
             names[call.name] = callers[call.name] = left.popleft()
         elif not (seen.in_body and graph.has_loops):
-            taken = {*graph.hierarchy, *names.values()}
             names[call.name] = next(name for i in count() if (name := call_name(call.path, i)) not in taken)
+            taken.add(names[call.name])
             callers[call.name] = caller
     return {names[seen.call.name]: seen for seen in calls if seen.call.name in names}

@@ -100,10 +100,10 @@ def run_each(
 def _run(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> Iterator[Fetched]:
     inputs = {name: ort_value(array) for name, array in feeds.items()}
     kinds = {output.name: output.type for output in session.get_outputs()}
-    odd = [name for name in names if kinds[name].startswith(_NO_NUMPY)]
+    odd = dict.fromkeys(name for name in names if kinds[name].startswith(_NO_NUMPY))
     plain = [name for name in names if name not in odd and kinds[name].startswith(("tensor(", "seq(tensor("))]
     found = dict(zip(plain, session.run(plain, inputs) if plain else (), strict=True))
-    found |= zip(odd, map(_array, session.run_with_ort_values(odd, inputs)) if odd else (), strict=True)
+    found |= zip(odd, map(_array, session.run_with_ort_values([*odd], inputs)) if odd else (), strict=True)
     yield from (_fetched(name, found.get(name)) for name in names)
 
 
@@ -154,7 +154,7 @@ def _sizes(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, int]
     for value in proto.graph.input:
         if value.name in feeds:
             dims = value.type.tensor_type.shape.dim
-            known.update((d.dim_param, n) for d, n in zip(dims, feeds[value.name].shape, strict=False))
+            known.update((d.dim_param, n) for d, n in zip(dims, feeds[value.name].shape, strict=False) if d.dim_param)
     sizes: dict[str, int] = {}
     for value in (*proto.graph.value_info, *proto.graph.output):
         stated = value.type.tensor_type

@@ -22,7 +22,7 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import subgraphs_proto, walk
 from pytest_hierexport._onnx.loading import import_runtime
 from pytest_hierexport._onnx.models import Model
-from pytest_hierexport._onnx.storage import check_choice
+from pytest_hierexport._requests import check_choice
 from pytest_hierexport._text import counted
 from pytest_hierexport._tools.tagged_file import described
 

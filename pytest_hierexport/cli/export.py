@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._errors import CollectError, ExportError, UsageError
 from pytest_hierexport._export.choices import EXPORTERS, ExportOptions, check_opset, is_own
+from pytest_hierexport._requests import check_choice
 from pytest_hierexport.cli.files import check_onnx_output
 from pytest_hierexport.cli.output import print_line, print_warning, progress
 
@@ -51,12 +52,12 @@ def run(options: argparse.Namespace) -> None:
     check_onnx_output(options.output, piped=False)
     from pytest_hierexport._cases.exporting import export_case, own_function
     from pytest_hierexport._export.modules import kept_classes
-    from pytest_hierexport._onnx.node_names import check_name_style
+    from pytest_hierexport._onnx.node_names import NAME_STYLES
     from pytest_hierexport._onnx.storage import check_tags
 
     check_tags(options.tags)
     if options.node_names is not None:
-        check_name_style(options.node_names)
+        check_choice("node names", options.node_names, NAME_STYLES)
     with _way_to_the_traceback(options), progress() as stage:
         stage("find the model")
         case = _case(options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from pytest_hierexport._requests import check_choice
 from pytest_hierexport._text import counted
 from pytest_hierexport.cli.files import add_file, add_output, check_onnx_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_line
@@ -20,9 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from pytest_hierexport._onnx.node_names import check_name_style, rename_nodes
+    from pytest_hierexport._onnx.node_names import NAME_STYLES, rename_nodes
 
-    check_name_style(options.style)
+    check_choice("node names", options.style, NAME_STYLES)
     check_onnx_output(options.output)
     source = load_file(options.file)
     rename_nodes(source.proto, source.attribution, options.style)

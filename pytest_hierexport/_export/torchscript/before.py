@@ -247,9 +247,9 @@ def _consumed_instead(block: Block, final: Block) -> Iterator[tuple[int, int]]:
 
     def pairs(was: Sequence[int | None], now: Sequence[int | None]) -> Iterator[tuple[int, int]]:
         for a, b in zip(was, now, strict=True) if len(was) == len(now) else ():
-            if a is not None and b is not None:
+            while a is not None and b is not None:
                 yield a, b
-                yield from pairs(*_first_taken(gone.get(a), new.get(b), gone))
+                a, b = _first_taken(gone.get(a), new.get(b), gone)  # noqa: PLW2901  # down a chain of such pairs
 
     yield from pairs(block.outputs, final.outputs)
     for operation in block.all_operations():
@@ -261,13 +261,13 @@ def _consumed_instead(block: Block, final: Block) -> Iterator[tuple[int, int]]:
 
 def _first_taken(
     was: Operation | None, now: Operation | None, gone: Mapping[int | None, Operation]
-) -> tuple[Sequence[int | None], Sequence[int | None]]:
+) -> tuple[int | None, int | None]:
     """Return the first input of the operation that a new one of its kind replaced, and that of the new one.
 
-    torch makes a new `Conv` of a `Conv` and the normalisation behind it, `was`. Both are empty where there is none.
+    torch makes a new `Conv` of a `Conv` and the normalisation behind it, `was`. None where there is none.
     """
     while was is not None and now is not None and was.inputs:
         if was.kind == now.kind:
-            return was.inputs[:1], now.inputs[:1]
+            return was.inputs[0], now.inputs[0]
         was = gone.get(was.inputs[0])
-    return (), ()
+    return None, None
