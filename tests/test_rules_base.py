@@ -99,6 +99,10 @@ class TestRule:
             (True, "True (bool)"),
             ([*places(1), None], "None"),
             ([Violation("here", "a tag", cast("str", 3), "tag it")], "a Violation with found=3 (int)"),
+            (
+                [Violation("here", "a tag", cast("str", (each for each in "ab")), "tag it")],
+                "a Violation with found=<gen",
+            ),
         ],
     )
     def test_names_itself_and_what_its_check_returned_instead(self, returned: object, found: str) -> None:
@@ -106,6 +110,14 @@ class TestRule:
             self.violations(returned)
         assert raised.value.expected.startswith("the check of OWN-1 ")
         assert raised.value.found.startswith(found)
+
+    def test_shows_the_error_of_a_check_without_a_module(self) -> None:
+        def check(_: ExportedCase) -> list[Violation]:
+            raise ValueError("no table")
+
+        check.__module__ = cast("str", None)
+        with pytest.raises(UsageError, match="no table"):
+            Rule("OWN-1", "it holds", check).violations(ExportedCase(Case("any", lambda: None, "tests"), "model.onnx"))
 
 
 class TestExportedCase:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from processes import interruptible
+from pytest_hierexport._errors import CrashError
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess, end_all
 
 SERVER = """
@@ -25,6 +26,11 @@ for line in sys.stdin:
     if request.get("dies"):
         print("some noise", file=sys.stderr)
         print("the last words", file=sys.stderr, flush=True)
+        os._exit(7)
+    if request.get("killed"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if request.get("stammers"):
+        print('{"half', end="", flush=True)
         os._exit(7)
     if request.get("forks"):
         pid = os.fork()
@@ -65,6 +71,17 @@ def test_dead_process_says_its_last_line_and_starts_again(child: ChildProcess) -
         with pytest.raises(ChildEndedError, match=r"^ended with 7: the last words$"):
             child.ask(dies=True)
     assert child.ask()["process"] != first
+
+
+def test_kill_of_the_process_is_no_fault_of_the_model(child: ChildProcess) -> None:
+    with pytest.raises(CrashError, match="when memory is short"):
+        child.ask(killed=True)
+    assert child.ask()
+
+
+def test_half_an_answer_is_none(child: ChildProcess) -> None:
+    with pytest.raises(ChildEndedError, match="ended with 7"):
+        child.ask(stammers=True)
 
 
 def test_next_request_after_the_end_starts_a_new_process(child: ChildProcess) -> None:

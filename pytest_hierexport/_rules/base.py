@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -87,7 +87,7 @@ class Rule:
         except BaseException as error:
             pass_on(error)
             # An error in a check of ours is a fault of ours, whose traceback is needed.
-            if _is_ours(self.check):
+            if (getattr(self.check, "__module__", None) or "").partition(".")[0] == __name__.partition(".")[0]:
                 raise
             raise_if_disk_full(error)
             expected = f"the check of {self.id} to run without an error"
@@ -257,15 +257,11 @@ def places(violations: Iterable[Violation]) -> str:
     return "1 place" if number == 1 else f"{number} places"
 
 
-def _is_ours(check: Callable[..., object]) -> bool:
-    return getattr(check, "__module__", "").partition(".")[0] == __name__.partition(".")[0]
-
-
 def _wrong_in(violation: object) -> str | None:
     """Return what keeps an object from being a violation; None where it is one."""
     if not isinstance(violation, Violation):
         return _with_type(violation)
-    wrong = ((name, value) for name, value in asdict(violation).items() if not isinstance(value, str))
+    wrong = ((name, value) for name, value in vars(violation).items() if not isinstance(value, str))
     return next((f"a Violation with {name}={_with_type(value)}" for name, value in wrong), None)
 
 

@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
+from pytest_hierexport._errors import CrashError
 from pytest_hierexport._stages import stage
 
 _PATIENCE = 5
@@ -72,6 +74,7 @@ class ChildProcess:
 
         Raises:
             ChildEndedError: The process ended; the message has its exit code and its last line.
+            CrashError: It was killed, which may be no fault of the model.
         """
         process = self._running.get(os.getpid())
         if process is None or process.poll() is not None:
@@ -87,14 +90,17 @@ class ChildProcess:
             # Interrupted: the process must not write into a folder that the caller removes now.
             self.close()
             raise
-        if answer:
+        if answer.endswith("\n"):
             return json.loads(answer)
-        raise ChildEndedError(f"ended with {self.close()}")
+        ended = self.close()
+        if process.returncode == -signal.SIGKILL:
+            found = "the process of the check was killed, as the kernel does when memory is short"
+            raise CrashError("the check to run to its end", found=found, do="run it again, with fewer workers")
+        raise ChildEndedError(f"ended with {ended}")
 
     def close(self) -> str:
         """End the process; return its exit code and the last line that it printed."""
-        process = self._running.pop(os.getpid(), None)
-        if process is None:
+        if (process := self._running.pop(os.getpid(), None)) is None:
             return ""
         # A fork of this process or of that one may hold the pipes open: neither is waited for.
         for pipe in filter(None, (process.stdin, process.stdout)):

@@ -31,8 +31,7 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
 
 def _untagged(exported: ExportedCase, read: dict[str, Attribution]) -> Iterator[Violation]:
     for key, node in walk(exported.proto):
-        missing = [place for place, attribution in read.items() if not attribution.nodes.get(key)]
-        if missing:
+        if missing := [place for place, attribution in read.items() if not attribution.nodes.get(key)]:
             yield Violation(
                 f"{exported.node(key)}, a {node.op_type}",
                 "an origin: the call that the node comes from",
@@ -44,8 +43,7 @@ def _untagged(exported: ExportedCase, read: dict[str, Attribution]) -> Iterator[
 def _derived(exported: ExportedCase, attribution: Attribution) -> Iterator[Violation]:
     nodes = attribution.nodes.items()
     guessed = [key for key, origins in nodes if any(origin.evidence is Evidence.DERIVED for origin in origins)]
-    allowed = exported.case.allow_derived
-    if len(guessed) <= allowed:
+    if len(guessed) <= (allowed := exported.case.allow_derived):
         return
     for key in guessed:
         yield Violation(

@@ -3,7 +3,7 @@
 The plain exporter runs in a process that this package's exporter has no part in. One process serves all models that
 this one checks: it imports torch once, receives each example as a file of `torch.save`, and ends with this process. An
 example that cannot be sent (a class inside a function, a lambda in the model, a module that cannot be imported by its
-name), or that fails there, is exported by the same file, `peer.py`, in this process, without any of our patches.
+name), or that fails there, is exported by the same file, `peer.py`, in this process, without the capture's patches.
 """
 
 from __future__ import annotations
