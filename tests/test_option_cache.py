@@ -288,6 +288,13 @@ def test_terminal_identifies_no_session(pytester: pytest.Pytester, monkeypatch: 
     assert session_cache.session_facts(pytester.parseconfig()) == piped
 
 
+def test_impossible_folder_on_the_path_ends_no_session(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", ["n" * 300, *sys.path])
+    assert session_cache.session_facts(pytester.parseconfig())["distributions"]
+
+
 def test_option_that_changes_the_export_identifies_a_session(pytester: pytest.Pytester) -> None:
     plain, given = (pytester.parseconfig(*options) for options in ((), ("--hierexport-opset=20",)))
     assert session_cache.session_facts(given) != session_cache.session_facts(plain)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes.util
+import importlib
 import os
+import pickle
 import subprocess
 import sys
 import sysconfig
@@ -48,6 +50,41 @@ def test_read_files_are_recorded_and_written_files_are_not(reads: Reads, tmp_pat
     seen = files(reads)
     assert {tmp_path / "read.txt", Path(__file__)} <= seen
     assert not {tmp_path / "written.txt", tmp_path / "outside" / "own.txt", Path(pytest.__file__)} & seen
+
+
+def test_a_file_in_an_impossible_folder_leaves_the_inputs(reads: Reads, tmp_path: Path) -> None:
+    with suppress(OSError):
+        (tmp_path / ("n" * 300) / "any.txt").read_text()
+    assert tmp_path / "read.txt" not in files(reads)
+
+
+def test_code_without_a_working_directory_is_not_disturbed(
+    reads: Reads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    # A file of an installed package asks.
+    ask = compile("os.path.exists(path), os.path.exists('x')", str(Path(pytest.__file__).with_name("any.py")), "eval")
+    assert eval(ask, {"os": os, "path": str(tmp_path)}) == (True, False)  # noqa: S307
+    with pytest.raises(FileNotFoundError, match="x"):
+        Path("x").read_text()
+    monkeypatch.undo()
+    assert files(reads)
+
+
+def test_watched_functions_can_be_pickled(reads: Reads) -> None:
+    assert files(reads)
+    for function in (
+        os.path.exists,
+        os.path.lexists,
+        os.path.isfile,
+        os.path.isdir,
+        Path.exists,
+        importlib.import_module,
+    ):
+        assert pickle.loads(pickle.dumps(function)) is function  # noqa: S301
 
 
 def test_bytecode_stands_for_its_source(reads: Reads, tmp_path: Path) -> None:

@@ -25,7 +25,11 @@ def watch_existence(asked: Callable[[object, FrameType], None]) -> None:
     """Call a function with the path of each question from now on, and the frame of the code that asks."""
     for owner, names in _QUESTIONS:
         for name in names:
-            setattr(owner, name, _telling(getattr(owner, name), asked))
+            told = _telling(getattr(owner, name), asked)
+            # pickle looks for a function by its names and must find this one: `exists` is one of `genericpath`.
+            told.__module__ = getattr(owner, "__module__", owner.__name__)
+            told.__qualname__ = f"{owner.__name__}.{name}" if isinstance(owner, type) else name
+            setattr(owner, name, told)
 
 
 def _telling(ask: Callable[..., bool], asked: Callable[[object, FrameType], None]) -> Callable[..., bool]:

@@ -8,6 +8,7 @@ replacements look as Python's own, which Python leaves out.
 from __future__ import annotations
 
 import builtins
+import functools
 import importlib
 import os
 import sys
@@ -65,6 +66,7 @@ def watch_loading(imported: Callable[[Sequence[Path]], None], executed: Callable
             imported(files.named(name, globals or {}, fromlist or (), level))
         return found
 
+    @functools.wraps(import_module)  # pickle finds it by its names
     def import_and_tell(name: str, package: str | None = None) -> ModuleType:
         __tracebackhide__ = True  # the outermost frame remains; pytest leaves it out
         found = import_module(name, package)

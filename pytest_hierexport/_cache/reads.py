@@ -22,6 +22,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -39,6 +40,7 @@ from pytest_hierexport._cache.inputs import Inputs, Signature, signature
 from pytest_hierexport._cache.loading import watch_loading
 from pytest_hierexport._cache.programs import asks_for_a_version, is_own_program, looks_for_a_library, program_of
 from pytest_hierexport._cache.searches import nearest_importer, watch_searches
+from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import (
     AROUND_TESTS,
     PACKAGE,
@@ -61,7 +63,7 @@ _TEMPORARY_EVENTS = frozenset({"tempfile.mkstemp", "tempfile.mkdtemp", "os.mkdir
 _PROGRAM_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.fork", "os.posix_spawn", "socket.connect"})
 """The audit events after which a result depends on another program or machine."""
 _EVENTS = frozenset({*_FILE_EVENTS, *_LISTING_EVENTS, *_PATTERN_EVENTS, *_TEMPORARY_EVENTS, *_PROGRAM_EVENTS})
-_NATIVE = "*.safetensors"
+_NATIVE = ".safetensors"
 """The files that native code opens without an audit event: those beside a recorded file count as read."""
 _CURRENT_TEST = "PYTEST_CURRENT_TEST"
 _CACHE_TAG = f".{sys.implementation.cache_tag}"
@@ -119,15 +121,15 @@ class Reads:
         recorded = {path for log in logs for path in list(log.files) if self._counts(path)}
         if any(signature(path) != self._signatures[path] for path in recorded):
             return None
-        native = (folder.glob(_NATIVE) for folder in {Path.cwd(), *(path.parent for path in recorded)})
-        files = recorded.union(filter(self._counts, self.logs.unknown_modules()), *native)
+        folders = {Path.cwd(), *(path.parent for path in recorded)}
+        native = {folder / name for folder in folders for name in names_in(folder) if name.endswith(_NATIVE)}
+        files = recorded.union(filter(self._counts, self.logs.unknown_modules()), native)
         listed = {folder for log in logs for folder in list(log.folders) if self._counts(folder)}
         searched = {each for log in logs for each in list(log.searched)}
         searched = {each for each in searched if self._counts(Path(each[0]))}
         # Python does not look into a folder of the path that is not there.
         places = (str(absolute(folder or ".")) for folder in sys.path if isinstance(folder, str))
-        existing = {(place, kind_of(place)) for place in places}
-        existing |= {each for log in logs for each in list(log.existing.items())}
+        existing = {(place, kind_of(place)) for place in places}.union(*(list(log.existing.items()) for log in logs))
         existing = {each for each in existing if self._counts(Path(each[0]))}
         if len(dict(existing)) < len(existing):
             return None  # something came or went between two questions
@@ -237,25 +239,23 @@ def _install_hooks() -> None:
 
 
 def _to_each(note: Callable[..., None]) -> Callable[..., None]:
-    """Return a function that calls a method of those that record at the time."""
+    """Return a function that calls a method of those that record at the time; it fails in no code that they watch."""
 
     def tell(*args: object) -> None:
         for reads in _active:
-            note(reads, *args)
+            with suppress(OSError):  # without a working directory, a relative path names nothing
+                note(reads, *args)
 
     return tell
 
 
 def _hook(event: str, args: tuple[object, ...]) -> None:
     if _active and event in _EVENTS and not paused.get():
-        for reads in _active:
-            reads.record(event, args)
+        _to_each(Reads.record)(event, args)
 
 
 def _path(value: object) -> Path | None:
-    if not isinstance(value, (str, bytes, os.PathLike)) or not value:
-        return None
-    return absolute(os.fsdecode(value))
+    return absolute(os.fsdecode(value)) if isinstance(value, (str, bytes, os.PathLike)) and value else None
 
 
 def _path_of_address(value: Any) -> Path | None:

@@ -16,7 +16,9 @@ from pytest_hierexport._cache.cache import SIZE, Cache
 from pytest_hierexport._cache.reads import Reads
 from pytest_hierexport._cache.upkeep import is_cache_alone
 from pytest_hierexport._files.atomic import write_new
+from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import PACKAGE, digest_of_all, is_installed, text_digest
+from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.kept_files import CACHE
 from pytest_hierexport._pytest.options import Settings
 from pytest_hierexport._text import first_names
@@ -127,16 +129,11 @@ def _plugins(manager: pytest.PytestPluginManager) -> list[tuple[str, str]]:
     return sorted((name, file) for name, file in files if isinstance(file, str))
 
 
+@unrecorded()
 def _distributions() -> list[str]:
     """Return every installed distribution with its version, as the names of the folders that describe them."""
-    folders = [Path(folder or ".") for folder in sys.path]
-    return sorted(
-        path.name
-        for folder in folders
-        if folder.is_dir()
-        for path in folder.iterdir()
-        if path.suffix in {".dist-info", ".egg-info"}
-    )
+    names = (name for folder in sys.path if isinstance(folder, str) for name in names_in(folder or "."))
+    return sorted(name for name in names if name.endswith((".dist-info", ".egg-info")))
 
 
 def warnings(scratch: Path) -> list[str]:
