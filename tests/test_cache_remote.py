@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.request import Request
 
 import fsspec
 import pytest
@@ -17,7 +18,7 @@ import pytest
 from projects import Project
 from pytest_hierexport._cache import remote as remote_module
 from pytest_hierexport._cache.cache import SIZE, Cache
-from pytest_hierexport._cache.places import without_login
+from pytest_hierexport._cache.places import _Redirection, place_at, without_login
 from pytest_hierexport._cache.reads import Reads
 from pytest_hierexport._cache.remote import Remote
 from pytest_hierexport._errors import UsageError
@@ -190,6 +191,22 @@ def test_login_is_not_sent_to_another_server(tmp_path: Path, store: Store) -> No
     store.logins.clear()
     assert Machine(tmp_path / "second", store.url.replace("//", "//me:secret@")).find() == CONTENT
     assert store.logins == {"Basic bWU6c2VjcmV0", ""}
+
+
+def test_login_is_not_sent_unencrypted_where_it_was_encrypted() -> None:
+    sent = {}
+    for start, target in (("https", "http"), ("https", "https"), ("http", "https")):
+        asked = Request(f"{start}://any/ac", headers={"Authorization": "Basic bWU6c2VjcmV0"})  # noqa: S310
+        followed = _Redirection().redirect_request(asked, None, 302, "Found", {}, f"{target}://any/ac")
+        assert followed is not None
+        sent[start, target] = followed.has_header("Authorization")
+    assert sent == {("https", "http"): False, ("https", "https"): True, ("http", "https"): True}
+
+
+@pytest.mark.parametrize("url", ["https://[::1/x", "nowhere://any"])
+def test_url_that_nothing_serves_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="correct the URL, or install"):
+        place_at(url)
 
 
 def redirect(handler: BaseHTTPRequestHandler, content: bytes, other: str) -> None:

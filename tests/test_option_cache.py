@@ -288,6 +288,17 @@ def test_terminal_identifies_no_session(pytester: pytest.Pytester, monkeypatch: 
     assert session_cache.session_facts(pytester.parseconfig()) == piped
 
 
+def test_usage_error_leaves_no_run_folder(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.write("early.py", "")
+    project.write("pytest.ini", "[pytest]\npythonpath = .\n")
+    (project.path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(project.path / "temporary"))
+    result = project.run("-p", "early", MODELS, "--hierexport-cache=kept", "--hierexport-rules=OWN-1")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: hierexport: *OWN-1*"])
+    assert not list((project.path / "temporary").glob("hierexport-*"))
+
+
 def test_impossible_folder_on_the_path_ends_no_session(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,13 @@ def test_folder_that_cannot_be_written_is_refused_before_the_run(
     check_output(tmp_path / "pipe")
 
 
+@pytest.mark.parametrize("name", ["n" * 300, f"new/{'n' * 300}", f"{'n' * 300}/file"])
+def test_name_that_no_file_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="File name too long"):
+        check_output(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
 def test_checking_makes_no_folder_and_writing_does(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "file"
     check_output(path)

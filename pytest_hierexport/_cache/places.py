@@ -58,18 +58,17 @@ def place_at(url: str) -> _Server | _FileSystem:
     To get one that is not there raises a FileNotFoundError.
 
     Raises:
-        UsageError: No installed package serves such a URL.
+        UsageError: It is no URL, or no installed package serves such a one.
     """
-    if urlsplit(url).scheme in {"http", "https"}:
-        return _Server(url)
-    import fsspec
-
     try:
+        if urlsplit(url).scheme in {"http", "https"}:
+            return _Server(url)
+        import fsspec
+
         fsspec.get_filesystem_class(url.partition("://")[0].partition("::")[0])
     except (ValueError, ImportError) as error:
-        raise UsageError(
-            "a folder or a URL for the cache", found=f"{without_login(url)} ({error})", do="install what serves the URL"
-        ) from None
+        found, do = f"{without_login(url)} ({error})", "correct the URL, or install what serves it"
+        raise UsageError("a folder or a URL for the cache", found=found, do=do) from None
     return _FileSystem(functools.cache(lambda: fsspec.core.url_to_fs(url)))
 
 
@@ -111,11 +110,11 @@ class _Server:
 
 
 class _Redirection(HTTPRedirectHandler):
-    """Follows redirections; a login is for the server of the URL alone."""
+    """Follows redirections; a login is for the server of the URL alone, and encrypted where the URL says so."""
 
     def redirect_request(self, req: Request, *answer: Any) -> Request | None:
         followed = super().redirect_request(req, *answer)
-        if followed is not None and followed.host != req.host:
+        if followed is not None and (followed.host != req.host or (req.type, followed.type) == ("https", "http")):
             followed.remove_header("Authorization")
         return followed
 

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from pytest_hierexport._cases import Case
-from pytest_hierexport._files.paths import absolute, relative
+from pytest_hierexport._files.paths import absolute, is_folder, relative
 from pytest_hierexport._pytest import items
 from pytest_hierexport._pytest.plan import Plan
 from pytest_hierexport._pytest.run import RUN
@@ -129,7 +129,7 @@ def chooses(plan: Plan) -> bool:
 
 
 def arguments(plan: Plan) -> list[str]:
-    """Return pytest's arguments with every anchor added, or none where they choose among the models.
+    """Return pytest's arguments; where they do not choose among the models, with every anchor added.
 
     A walk through a folder among the arguments reaches what lies below it. pytest 9 drops an argument for a file
     there; pytest 8 walks no further than that file.
@@ -142,7 +142,7 @@ def arguments(plan: Plan) -> list[str]:
         return given
     if plan.config.args_source is plan.config.ArgsSource.INVOCATION_DIR:
         given, split = [os.curdir], [(os.curdir, here, "")]
-    walked = {path for _, path, rest in split if not rest and path.is_dir()}
+    walked = {path for _, path, rest in split if not rest and is_folder(path)}
     reached = {each for each in plan.anchors if each not in by_relay and not walked.isdisjoint(each.parents)}
     added = (each for each, cases in plan.anchors.items() if cases and each not in named and each not in reached)
     # Relative, for the name of a folder above may hold `[`, too; pathlib would drop the leading dot.

@@ -6,12 +6,13 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.atomic import staging, write_atomically
 from pytest_hierexport._files.ownership import GENERATOR, ForeignFileError
-from pytest_hierexport._files.paths import absolute, is_folder
+from pytest_hierexport._files.paths import absolute, exists, is_folder
 from pytest_hierexport._files.unrecorded import unrecorded
 
 _MARK = re.compile(rf"\bgenerat(?:or|edBy)\W+(?:content\W+)?{GENERATOR}\b")
@@ -21,7 +22,14 @@ _HEAD = 300
 
 def check_output(path: Path) -> None:
     """Raise a UsageError, before the run, where an output cannot be written, or a file of the user's is in its way."""
-    above = next(parent for parent in Path(os.path.realpath(path)).parents if parent.exists())
+    real = Path(os.path.realpath(path))
+    above = next(parent for parent in real.parents if exists(parent))
+    try:
+        for name in real.relative_to(above).parts:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                (above / name).lstat()
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error), "name another file") from None
     if path.is_dir():
         raise _refused(path, "a folder")
     if not above.is_dir():

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from pytest_hierexport._cache.cache import Cache
 from pytest_hierexport._errors import HierexportError, UsageError
 from pytest_hierexport._files.temporary import use_folder_with_room
 from pytest_hierexport._files.versions import check_requirements
@@ -22,7 +23,7 @@ from pytest_hierexport._pytest.kept_files import FOLDER as KEPT
 from pytest_hierexport._pytest.models import ModelsPlugin
 from pytest_hierexport._pytest.options import Settings, read_settings
 from pytest_hierexport._pytest.outputs import check_different, check_folder, check_output
-from pytest_hierexport._pytest.plan import planned
+from pytest_hierexport._pytest.plan import Plan, planned
 from pytest_hierexport._pytest.progress import PROGRESS, ProgressPlugin, shows_progress
 from pytest_hierexport._pytest.repeated import RepeatedFailures
 from pytest_hierexport._pytest.run import RUN, Run
@@ -51,16 +52,20 @@ def _start(config: pytest.Config) -> None:
     controls = not is_worker(config)
     warning = use_folder_with_room() if controls else ""
     settings = read_settings(config)
-    run = _selected_run(config, settings)
-    if run is None:
+    name: str = getattr(config, "workerinput", {}).get(RUN_NAME, f"hierexport-{uuid.uuid4().hex}")
+    scratch = Path(tempfile.gettempdir()) / name
+    plan = _selected_plan(config, settings, scratch / "models")
+    if plan is None:
         return
     _check_system()
     check_requirements()
     if controls:
         _check_outputs(settings)
-    rules = run.plan.rules  # checked before any model is built
+    rules = plan.rules  # checked before any model is built
+    # The cache may leave a warning in the run folder, which only a run removes: no check comes after it.
+    run = _run(plan, scratch, cache_of(config, settings, scratch, [config.rootpath / KEPT, *settings.outputs]))
     if run.store.cache is not None:
-        run.store.cache.share([*(rule.check for rule in rules), *(case.factory for case in run.plan.cases)])
+        run.store.cache.share([*(rule.check for rule in rules), *(case.factory for case in plan.cases)])
     config.stash[RUN] = run
     summary, repeated = Summary(run, [warning] if warning else []), RepeatedFailures()
     plugins: dict[str, object] = {"models": ModelsPlugin(run, summary, repeated), "repeated": repeated}
@@ -74,7 +79,7 @@ def _start(config: pytest.Config) -> None:
             plugins["progress"] = ProgressPlugin(config, run.folder / PROGRESS)
     for name, plugin in plugins.items():
         config.pluginmanager.register(plugin, f"hierexport-{name}")
-    config.args = collection.arguments(run.plan)
+    config.args = collection.arguments(plan)
 
 
 def _check_system() -> None:
@@ -111,13 +116,11 @@ def _made_folder(run: Run) -> RunFolder:
     return folder
 
 
-def _selected_run(config: pytest.Config, settings: Settings) -> Run | None:
-    """Return the run; None where no model is selected, or by the ini alone and the command line names other paths."""
-    name: str = getattr(config, "workerinput", {}).get(RUN_NAME, f"hierexport-{uuid.uuid4().hex}")
-    folder = Path(tempfile.gettempdir()) / name
+def _selected_plan(config: pytest.Config, settings: Settings, relay: Path) -> Plan | None:
+    """Return the plan; None where no model is selected, or by the ini alone and the command line names other paths."""
     asked = settings.given.models is not None or config.args_source is not config.ArgsSource.ARGS
     try:
-        plan = planned(config, settings, folder / "models")
+        plan = planned(config, settings, relay)
     except HierexportError:
         if asked or collection.names_a_file(config, [*settings.manifests, *filter(None, [config.inipath])]):
             raise
@@ -127,8 +130,10 @@ def _selected_run(config: pytest.Config, settings: Settings) -> Run | None:
     if not asked and not collection.named_anchors(plan):
         config.pluginmanager.register(SimpleNamespace(pytest_report_header=lambda: collection.not_named(plan)))
         return None
-    # It may leave a warning in the run folder, which only a run with models removes.
-    cache = cache_of(config, settings, folder, [config.rootpath / KEPT, *settings.outputs])
-    process = process_name(config)
+    return plan
+
+
+def _run(plan: Plan, folder: Path, cache: Cache | None) -> Run:
+    process = process_name(plan.config)
     limit, clock = TimeLimit(folder / "hangs", process), StageClock(folder / PROGRESS / f"{process}.json")
     return Run(plan, ExportStore(folder / "exports", cache), Crashes(folder / "crashes"), folder, limit, clock)
