@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import random
 import sys
 import types
@@ -126,6 +127,32 @@ def test_a_factory_that_raises_is_quoted_with_the_place(
         with pytest.raises(CollectError) as error:
             case(build).load()
         assert error.value.found.startswith(f"{quoted} ({file}, line ")
+
+
+@pytest.mark.parametrize("places", [("import os\nos.chdir('assets')", "pass"), ("import os", "os.chdir('assets')")])
+def test_folder_that_a_factory_leaves_is_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: tuple[str, str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "assets").mkdir()
+    head, body = places
+    (tmp_path / "leaving.py").write_text(f"{head}\ndef fail():\n    {body}\n    raise ValueError('no data')\n")
+    (case,) = select(["leaving.py::fail"], tmp_path)
+    with pytest.raises(CollectError, match="no data"):
+        case.load()
+    assert Path.cwd() == tmp_path
+
+
+def test_folder_that_a_factory_in_code_leaves_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "assets").mkdir()
+
+    def build() -> object:
+        os.chdir("assets")
+        return torch.nn.ReLU(), (torch.ones(1),)
+
+    Case("leaving", build).load()
+    assert Path.cwd() == tmp_path
 
 
 def test_keyword_inputs_that_are_no_mapping_are_named() -> None:

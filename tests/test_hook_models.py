@@ -90,6 +90,10 @@ def test_hook_without_a_model_leaves_the_own_tests_alone(project: Project) -> No
             "weights of the case tower to be full, none or thin; found 'thn'",
         ),
         (
+            "[pytest_hierexport.Case('tower', print, thin=pytest_hierexport.Case('small', print))]",
+            "weights=\"thin\" in the case tower, as it names a thin model; found 'full'",
+        ),
+        (
             "[pytest_hierexport.Case('tower', print, anchor='my_model.py')]",
             "anchor of the case tower to be a path or None; found 'my_model.py'",
         ),
@@ -119,6 +123,7 @@ def test_hook_without_a_model_leaves_the_own_tests_alone(project: Project) -> No
         "a name that is no text",
         "seconds as a text",
         "no such weights",
+        "a thin model of other weights",
         "a path as a text",
         "a date as a text",
         "negative seconds",

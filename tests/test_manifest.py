@@ -271,6 +271,11 @@ def test_unknown_dtype_is_named_when_inputs_are_made(home: Path) -> None:
         case.load()
 
 
+def test_manifest_too_deep_to_parse_is_named(home: Path) -> None:
+    with pytest.raises(CollectError, match="to be TOML; found maximum recursion depth"):
+        read(home, f"x = {'[' * 3_000}{']' * 3_000}")
+
+
 def test_manifest_that_is_not_text_is_named_as_that(home: Path) -> None:
     (home / "models.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(CollectError, match="readable UTF-8"):

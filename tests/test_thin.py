@@ -14,7 +14,7 @@ from projects import Project
 from pytest_hierexport import Case, Example
 from pytest_hierexport._cases import select, thin_check, thinning
 from pytest_hierexport._cases.thin_check import check_thin
-from pytest_hierexport._cases.thinning import structure, thin_config
+from pytest_hierexport._cases.thinning import _places, structure, thin_config
 from pytest_hierexport._errors import CollectError, ExportError, HierexportError
 from pytest_hierexport.cli import main
 
@@ -108,6 +108,18 @@ def test_configuration_is_cut_in_widths_and_keeps_modules(monkeypatch: pytest.Mo
     # The largest token id needs the whole vocabulary.
     assert sizes.config.vocab_size == 96
     assert config.to_dict() == before
+
+
+def test_configuration_within_one_that_has_a_mixin_is_found() -> None:
+    class Mine: ...
+
+    class Config(transformers.LlamaConfig, Mine): ...
+
+    config = Config()
+    config.text_config = transformers.LlamaConfig()
+    places = set(_places(config))
+    assert ("text_config", "hidden_size") in places
+    assert ("text_config",) not in places
 
 
 def test_thin_case_has_weights_and_the_real_inputs(thin_llama: Case) -> None:

@@ -14,6 +14,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_hierexport._cases.example import Example, check_model, parts_of
+from pytest_hierexport._cases.factories import folder_as_found
 from pytest_hierexport._cases.inputs import describe, example_inputs
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import CollectError, UsageError, gist, pass_on, refuse_coroutine
@@ -131,7 +132,8 @@ class Case:
 
     def _made(self) -> object:
         try:
-            made = self.factory()
+            with folder_as_found():
+                made = self.factory()
             refuse_coroutine(made, f"the factory of {self.name} ({self.source})")
         except BaseException as error:
             pass_on(error)

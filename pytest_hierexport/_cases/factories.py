@@ -163,8 +163,7 @@ def call_by_name(module: ModuleType, name: str) -> object:
             do="wrap it in a function",
         )
     _check_parameters(target, name)
-    with folder_as_found():
-        return target()
+    return target()
 
 
 @contextmanager
@@ -247,7 +246,7 @@ def may_define(path: Path, name: str) -> bool:
     """Whether importing a file may define a name; False is certain."""
     try:
         spelled, is_certain = _spelled(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return True  # the import will raise the error
     return name.partition(".")[0] in spelled or not is_certain
 
@@ -269,7 +268,7 @@ def line_of(path: Path, name: str) -> int:
 def _definitions(path: Path) -> Sequence[ast.FunctionDef]:
     try:
         return _parsed_definitions(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return []
 
 

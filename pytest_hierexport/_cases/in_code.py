@@ -30,6 +30,9 @@ def check_case(case: Case, root: Path) -> None:
     for item in (*case.after, *case.known_failures, *of_steps):
         check_fields(f"a {type(item).__name__} of the case {case.name}", item)
     check_stated(case)
+    if case.thin is not None and case.weights != "thin":
+        expected = f'weights="thin" in the case {case.name}, as it names a thin model'
+        raise UsageError(expected, found=repr(case.weights), do="correct the case")
     try:
         check_exporter(case.exporter, root)
         check_opset(case.opset)

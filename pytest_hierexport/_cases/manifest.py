@@ -108,7 +108,7 @@ def parse_manifest(path: Path, text: str) -> dict[str, Any]:
         import tomli as tomllib
     try:
         loaded: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise CollectError(f"{path} to be TOML", found=str(error), do="correct that line") from None
     return loaded
 

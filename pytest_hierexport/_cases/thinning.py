@@ -214,7 +214,7 @@ def _count(model: torch.nn.Module) -> int:
 def _places(config: Any) -> Iterator[Place]:
     """Yield the places of all numbers, and lists of numbers, in a configuration and those inside it."""
     for name, value in vars(config).items():
-        if isinstance(value, type(config).__mro__[-2]):
+        if hasattr(type(value), "model_type"):
             yield from ((name, *place) for place in _places(value))
         elif not name.startswith("_"):
             yield (name,)
