@@ -288,6 +288,27 @@ def test_terminal_identifies_no_session(pytester: pytest.Pytester, monkeypatch: 
     assert session_cache.session_facts(pytester.parseconfig()) == piped
 
 
+def test_export_with_a_folder_is_made_anew_and_told(project: Project) -> None:
+    source = """
+        import onnx_ir
+        import pytest_hierexport
+
+        def export(model, args, kwargs, path):
+            pytest_hierexport.export(model, args, kwargs, path)
+            path.with_name("weights").mkdir()
+            onnx_ir.save(onnx_ir.load(path), path, external_data="weights/all.bin", size_threshold_bytes=0)
+            path.with_name(f"{path.stem}.hierarchy.json").unlink()
+    """
+    project.write("own_exporter.py", source)
+    project.write("__hierexport__/build.txt", "/Other\n")
+    arguments = (MODELS, "--hierexport-exporter=own_exporter:export", "--hierexport-cache=cache")
+    for _ in range(2):
+        result = project.run(*arguments, "-k", "MUST-006 or snapshot")
+        result.assert_outcomes(passed=1, failed=1)
+        result.stdout.fnmatch_lines(["  kept *model.onnx*; not the folder weights beside them"])
+    assert project.builds == 2
+
+
 def test_usage_error_leaves_no_run_folder(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.write("early.py", "")
     project.write("pytest.ini", "[pytest]\npythonpath = .\n")

@@ -37,7 +37,9 @@ def keep_files(run: Run, case: Case) -> str:
                 replace_files(folder, files, case.name)
     except OSError as error:
         return f"nothing (not copied: {error})"
-    return ", ".join(f"{run.plan.shown(folder)}/{name}" for name in names)
+    kept = ", ".join(f"{run.plan.shown(folder)}/{name}" for name in names)
+    left = sorted(path.name for path in outcome.folder.glob("[!.]*") if path.is_dir())
+    return f"{kept}; not the folder {', '.join(left)} beside them" if left else kept
 
 
 def _files(outcome: ExportOutcome) -> list[Path]:

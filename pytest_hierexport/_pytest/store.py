@@ -213,9 +213,10 @@ class ExportStore:
             model = exported_case(case).name
             with cache.computing(model, case.files):
                 outcome = make()
-            if outcome.error is not None:
+            files = sorted(folder.iterdir())
+            # A result has files alone; an exporter of the project may write its weights into a folder.
+            if outcome.error is not None or any(path.is_dir() for path in files):
                 return outcome
-            files = [path for path in sorted(folder.iterdir()) if path.is_file()]
             kept = cache.keep(key, about, outcome.fields(), files, model=case.name, reads_of=model)
             return replace(outcome, cached=kept)
 
