@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 LOADING = "importing torch"
-"""The stage that is no work on a model."""
+WAITING = "waiting for another process, which exports it"
+IDLE = frozenset({LOADING, WAITING})
+"""The stages that are no work of this process on a model."""
 Stages = tuple[str, ...]
 """The open stages, the innermost last."""
 
@@ -26,8 +28,8 @@ _listeners: list[Callable[[Stages], None]] = []
 def stage(name: str) -> Iterator[None]:
     """Name what this thread does meanwhile; also a decorator."""
     token = _open.set((*_open.get(), name))
-    _tell()
     try:
+        _tell()
         yield
     finally:
         _open.reset(token)

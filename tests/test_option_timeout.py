@@ -18,7 +18,7 @@ from pytest_hierexport._pytest.guard import dump_stacks
 from pytest_hierexport._pytest.options import OPTIONS
 from pytest_hierexport._pytest.time_limit import TimedOut, TimeLimit
 from pytest_hierexport._rules.child import ChildProcess
-from pytest_hierexport._stages import LOADING, stage
+from pytest_hierexport._stages import IDLE, listening, stage
 
 HANGING = """
 import re
@@ -102,20 +102,34 @@ class TestTimeLimit:
         assert found is not None
         assert 0 < found.deadline - time.clock_gettime(time.CLOCK_MONOTONIC) < 60
 
-    def test_import_of_torch_does_not_count(self, limit: TimeLimit) -> None:
+    @pytest.mark.parametrize("idle", IDLE)
+    def test_import_of_torch_and_waiting_do_not_count(self, limit: TimeLimit, idle: str) -> None:
         with limit.limited("an item", 1), stage("building the model"):
-            with stage(LOADING):
+            with stage(idle):
                 spin(1.5)
             spin(0.1)
 
-    def test_time_starts_when_torch_is_there(self, limit: TimeLimit) -> None:
+    @pytest.mark.parametrize("idle", IDLE)
+    def test_time_starts_when_torch_or_the_export_is_there(self, limit: TimeLimit, idle: str) -> None:
         def build() -> None:
-            with stage(LOADING):
+            with stage(idle):
                 pass
             spin()
 
         with pytest.raises(TimedOut), limit.limited("an item", 0.3):
             build()
+
+    def test_stage_that_cannot_be_told_is_left(self) -> None:
+        told = []
+
+        def tell(stages: tuple[str, ...]) -> None:
+            told.append(stages)
+            if stages:
+                raise TimedOut("did not finish")
+
+        with listening(tell), pytest.raises(TimedOut), stage("exporting"):
+            pass
+        assert told == [("exporting",), ()]
 
     def test_an_import_is_not_cut_in_half(
         self, limit: TimeLimit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

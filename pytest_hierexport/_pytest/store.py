@@ -28,7 +28,7 @@ from pytest_hierexport._files.paths import absolute, digest_of_all, is_installed
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, deploy_into, export_into, from_fields, from_record
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
-from pytest_hierexport._stages import stage
+from pytest_hierexport._stages import WAITING, stage
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -257,7 +257,7 @@ def _acquired(lock: BaseFileLock) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        with stage("waiting for another process, which exports it"):
+        with stage(WAITING):
             lock.acquire()
     try:
         yield

@@ -24,7 +24,7 @@ from typing import IO, Any
 from pytest_hierexport._errors import Interruption
 from pytest_hierexport._pytest.clock import now
 from pytest_hierexport._pytest.crashes import Hang, HangFiles
-from pytest_hierexport._stages import LOADING, Stages, listening
+from pytest_hierexport._stages import IDLE, Stages, listening
 
 # Windows has neither signal; the session refuses to start there.
 SIGNAL: int = getattr(signal, "SIGURG", 0)
@@ -174,11 +174,11 @@ class TimeLimit:
             if not stages or not _is_main_thread():
                 return
             self._arm()
-        was_loading, loads = LOADING in (self._hang.stages if self._hang else ()), LOADING in stages
+        was_idle, is_idle = (not IDLE.isdisjoint(each) for each in (self._hang.stages if self._hang else (), stages))
         self._write(stages=stages)
-        if loads and not was_loading:
+        if is_idle and not was_idle:
             self._stop()
-        elif was_loading and not loads:
+        elif was_idle and not is_idle:
             self._start()
 
     def _write(self, **changed: float | Stages) -> None:
