@@ -168,6 +168,27 @@ def test_a_failure_survives_the_way_from_a_worker(stated: Project) -> None:
     assert "Traceback" not in result.stdout.str()
 
 
+def test_crash_with_parameters_of_a_fixture_is_told(stated: Project) -> None:
+    stated.write(
+        "conftest.py",
+        """
+        import os
+        import pytest
+        from pytest_hierexport import Rule
+
+        @pytest.fixture(autouse=True, params=["cpu", "cuda"])
+        def device(request): pass
+
+        def pytest_hierexport_rules(config):
+            return [Rule("OWN-1", "nothing", lambda exported: os._exit(7))]
+        """,
+    )
+    result = stated.run("--hierexport-models=models.toml", "-k", "OWN-1", "-n1")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*worker gw0 ended with exit code 7 in test_must[[]OWN-1-cpu]*"])
+    assert stated.builds == 1
+
+
 def test_parameters_of_a_fixture_for_all_tests_give_more_tests(stated: Project) -> None:
     device = "import pytest\n@pytest.fixture(autouse=True, params=['cpu', 'cuda'])\ndef device(request): pass\n"
     stated.write("conftest.py", device + RULE)

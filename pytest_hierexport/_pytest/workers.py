@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_hierexport._cases import Case
 from pytest_hierexport._pytest.crashes import Crash, HangFiles, ending
+from pytest_hierexport._pytest.plan import Plan
 from pytest_hierexport._pytest.run import Run
 from pytest_hierexport._pytest.summary import Summary, mark_crash
 
@@ -56,13 +59,13 @@ class WorkersPlugin:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Note which models have tests."""
-        found = map(self.run.plan.checks.get, ids)
+        found = (_check_of(self.run.plan, item) for item in ids)
         self.summary.note_collected({each[0].name for each in found if each is not None})
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
         """Record that a model ended a worker, and fail its test with the cause."""
-        found = self.run.plan.checks.get(crashitem)
+        found = _check_of(self.run.plan, crashitem)
         if found is None:
             return
         case, test, _ = found
@@ -79,6 +82,18 @@ class WorkersPlugin:
         for process in map(_process, self._workers):
             if process is not None and process.poll() is None:
                 process.terminate()
+
+
+def _check_of(plan: Plan, item: str) -> tuple[Case, str, str] | None:
+    """Return the case, test and check of an id; parameters that a fixture gives all tests follow those of ours."""
+    start, _, given = item.removesuffix("]").rpartition("[")
+    heads = accumulate(given.split("-"), "{}-{}".format)
+    names = (item, *(f"{start}[{head}]" for head in reversed(list(heads))), start)
+    known = next((name for name in names if name in plan.checks), None)
+    if known is None:
+        return None
+    case, test, check = plan.checks[known]
+    return case, item[len(known) - len(test) :], check
 
 
 def _process(node: WorkerController) -> subprocess.Popen[bytes] | None:
