@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hierexport._cases.factories import (
-    file_of,
+    file_of_spec,
     find_module,
     functions_of,
     line_of,
@@ -159,7 +159,7 @@ def test_module_is_found_without_importing_its_packages(tmp_path: Path) -> None:
     package.mkdir()
     (package / "__init__.py").write_text("raise AssertionError\n")
     (package / "m.py").write_text("")
-    assert file_of(find_module("never_imported.m", tmp_path)) == package / "m.py"
+    assert file_of_spec(find_module("never_imported.m", tmp_path)) == package / "m.py"
     assert find_module("never_imported.other", tmp_path) is None
     assert find_module("not a name", tmp_path) is None
 
@@ -168,7 +168,7 @@ def test_module_is_found_in_folders_that_are_no_packages(tmp_path: Path) -> None
     folder = tmp_path / "outer_folder" / "inner_folder" / "deep_folder"
     folder.mkdir(parents=True)
     (folder / "m.py").write_text("def build(): return __name__\n")
-    assert file_of(find_module("outer_folder.inner_folder.deep_folder.m", tmp_path)) == folder / "m.py"
+    assert file_of_spec(find_module("outer_folder.inner_folder.deep_folder.m", tmp_path)) == folder / "m.py"
     assert "outer_folder" not in sys.modules
     name = "outer_folder.inner_folder.deep_folder.m"
     assert load_from_module(name, "build", tmp_path) == name

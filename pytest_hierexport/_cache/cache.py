@@ -72,8 +72,8 @@ class Cache:
         self._facts, self._warn, self._unkept, self._say = facts, warn, unkept, say
         self._start = ""
         self._writable = True
-        self._unseen: set[str] = set()
-        """The models in whose results a program has a part."""
+        self._told_unkept: set[str] = set()
+        """The models of which the user was told that their results are not kept."""
         self._size = bound
         """The number of bytes of all results, as far as this session knows: to measure them takes time."""
 
@@ -191,8 +191,8 @@ class Cache:
         with self._reads.logs.of(model):
             self._reads.expect(files)
             yield
-        if self._reads.logs.started_program(model) and model not in self._unseen:
-            self._unseen.add(model)
+        if self._reads.logs.started_program(model) and model not in self._told_unkept:
+            self._told_unkept.add(model)
             self._unkept(model)
 
     @contextmanager

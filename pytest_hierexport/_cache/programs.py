@@ -1,6 +1,6 @@
 """Tells what the programs that a process starts mean for its results, by the arguments of their audit events.
 
-python -m pytest_hierexport.…     our own        nothing: what it reads is recorded apart
+python -m pytest_hierexport.…     our own        nothing: it reads what this process has read for the same model
 ninja --version                   RWKV           the program's file is read
 ldconfig -p                       find_library   nothing: a library of the system has no version of its own
 git rev-parse HEAD                               its part cannot be seen

@@ -80,7 +80,7 @@ def clear(folder: Path) -> int:
 
 
 def tidy(folder: Path, name: str) -> None:
-    """Remove the least recently used results whose names begin so, and what killed sessions left."""
+    """Remove a question's results but the `PER_QUESTION` that were used last, and what killed sessions left."""
     abandoned = time.time() - _ABANDONED
     left = [path for path in _of_sessions(folder) if 0 < used(path) < abandoned]
     for path in [*entries(folder, f"{name}-")[PER_QUESTION:], *left]:

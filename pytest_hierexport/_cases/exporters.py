@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_hierexport._cases.factories import bring_in_reach, check_defined, file_of, find_module
+from pytest_hierexport._cases.factories import bring_in_reach, check_defined, file_of_spec, find_module
 from pytest_hierexport._cases.neighbours import check_same
 from pytest_hierexport._errors import UsageError, proposal
 from pytest_hierexport._export.choices import EXPORTERS, is_own
@@ -52,8 +52,8 @@ def check_function(name: str, root: Path, what: str) -> None:
             found=f"{name}, and no module {module} on sys.path or in {root}" if function else name,
             do="name an installed module, or add its folder to PYTHONPATH (in a test run, or to pytest's pythonpath)",
         )
-    if (file := file_of(found)) is not None:
+    if (file := file_of_spec(found)) is not None:
         # The folder of another manifest may be on the path before this one's.
-        own = file_of(find_module(module, root, root_first=True))
+        own = file_of_spec(find_module(module, root, root_first=True))
         check_same(module, own or file, file, "which comes first on sys.path")
         check_defined(file, function, "a function")

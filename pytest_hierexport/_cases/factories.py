@@ -39,7 +39,7 @@ def find_module(name: str, root: Path, *, root_first: bool = False) -> ModuleSpe
     return _find(name, first) or _find(name, second)
 
 
-def file_of(spec: ModuleSpec | None) -> Path | None:
+def file_of_spec(spec: ModuleSpec | None) -> Path | None:
     """Return the Python file of a found module, None where it has none."""
     return absolute(spec.origin) if spec and spec.has_location and spec.origin else None
 

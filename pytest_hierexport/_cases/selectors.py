@@ -19,7 +19,7 @@ from pytest_hierexport._cases.factories import (
     call_by_name,
     check_defined,
     factories_of,
-    file_of,
+    file_of_spec,
     find_module,
     functions_of,
     load_from_file,
@@ -204,7 +204,7 @@ def _module_factory(selector: str, root: Path) -> Case:
             do="name an installed module, add its folder to PYTHONPATH (in a test run, or to pytest's pythonpath), or "
             "write file.py::factory",
         )
-    if (file := file_of(found)) is not None:
+    if (file := file_of_spec(found)) is not None:
         check_defined(file, name, "a factory named")
     return Case(name.rpartition(".")[2], partial(load_from_module, module, name, root, file), selector, anchor=file)
 

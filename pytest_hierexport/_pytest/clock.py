@@ -74,7 +74,7 @@ def _counted(stages: Stages) -> str:
 
 
 def under_way(folder: Path) -> list[UnderWay]:
-    """Return what the processes of the run work on, by the names of the processes."""
+    """Return what the processes of the run work on, in the order of the processes' names."""
     found = []
     for file in sorted(folder.glob("*.json")):
         # It may be written, or removed, just now.

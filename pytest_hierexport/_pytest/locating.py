@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_hierexport._calls.hierarchy import Call
 from pytest_hierexport._calls.names import is_torch_nn
 from pytest_hierexport._cases import Case
-from pytest_hierexport._cases.factories import file_of, find_module
+from pytest_hierexport._cases.factories import file_of_spec, find_module
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.run import Run
@@ -60,7 +60,7 @@ def _place(run: Run, case: Case, call: Call) -> str:
 def _source(run: Run, case: Case, cls: str) -> str:
     """Return the file and line of a class; empty where its source is not found."""
     module, _, name = cls.rpartition(".")
-    stated = file_of(find_module(module, run.plan.settings.base))
+    stated = file_of_spec(find_module(module, run.plan.settings.base))
     for file in (stated, case.anchor):
         line = None if file is None or file.suffix != ".py" else _line(file, name)
         if file is not None and line is not None:

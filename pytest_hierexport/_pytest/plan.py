@@ -36,7 +36,8 @@ def selected_cases(settings: Settings, own: Mapping[str, Case] | None = None) ->
     """Return the selected cases with the options applied: the command line, then the manifest, then the ini.
 
     A case is followed by those of the results of its steps. The cases that the project defines in code, `own`, are
-    selected where the command line selects no models, else by their names. There may be none of them, and no others.
+    selected where the command line selects no models, else by their names. The result is empty where neither the
+    options nor the project's code name a model.
 
     Raises:
         HierexportError: A selector matches nothing.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._cache.cache import Cache
 from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.exporting import module_of
-from pytest_hierexport._cases.factories import file_of, find_module
+from pytest_hierexport._cases.factories import file_of_spec, find_module
 from pytest_hierexport._cases.steps import ONNXRUNTIME, exported_case
 from pytest_hierexport._errors import CrashError, NoVerdictError, raise_if_disk_full
 from pytest_hierexport._export.choices import is_own
@@ -56,7 +56,7 @@ def _code_digest(name: str) -> str:
     spec = find_module(name, Path.cwd()) if name else None
     # A package without `__init__.py` has no file, and may have several folders.
     folders = [absolute(folder) for folder in (spec and spec.submodule_search_locations) or ()]
-    places = folders or list(filter(None, [file_of(spec)]))
+    places = folders or list(filter(None, [file_of_spec(spec)]))
     return " ".join(_digest_of(place) if is_installed(place) else _OF_PROJECT for place in places)
 
 

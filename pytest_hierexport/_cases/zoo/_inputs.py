@@ -12,6 +12,7 @@ VOCABULARY = 100
 """Size of the embedding table of every text model."""
 LENGTH = 12
 """Tokens per row."""
+# The configurations of the parts of a model with several: any layers, those of a text, and those of an image.
 LAYERS: dict[str, Any] = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
@@ -22,7 +23,6 @@ SIZES: dict[str, Any] = {**LAYERS, "vocab_size": VOCABULARY, "max_position_embed
 """The configuration of a text model, under the names that most models use."""
 TEXT: dict[str, Any] = {**SIZES, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 PATCHES: dict[str, Any] = {**LAYERS, "image_size": 32, "patch_size": 8}
-"""The configurations of the parts of a model with several: any layers, those of a text, and those of an image."""
 ENCODER_DECODER: dict[str, Any] = {
     "d_model": 32,
     "encoder_layers": 2,
