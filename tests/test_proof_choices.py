@@ -56,6 +56,25 @@ class Near(nn.Module):
         return x.flatten().mul(1e-6).add(1).softmax(0).sort(0)[1]
 
 
+CODES = torch.stack([X[0, torch.randperm(40, generator=torch.Generator().manual_seed(i))] for i in range(64)], 1)
+"""Vectors of the same numbers in other orders: sums of them differ by rounding alone."""
+
+
+class Highest(nn.Module):
+    """Chooses the largest of elements that lie nearer to each other than rounding errors."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x.exp().view(240, 1).expand(240, 40) @ CODES).argmax(1)
+
+
+class Nearest(nn.Module):
+    """Chooses the largest and the smallest of such elements, as vector quantization chooses a code."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        near = CODES.T @ x.exp().view(1, 240).expand(40, 240)
+        return torch.cat([near.max(0, keepdim=True)[1].flatten(), near.min(0)[1], near.argmin(0)])
+
+
 class Both(nn.Module):
     """Puts the same equal elements in two orders."""
 
@@ -140,14 +159,18 @@ def proof(router: nn.Module, exporter: str = "auto") -> Proof:
 
 
 @pytest.mark.parametrize(
-    "router", [Largest, Sorted, First, Near, Both, TwoWays, Drawn, DrawnInPlace, Coarse, Halved, Conditional]
+    "router",
+    [
+        *(Largest, Sorted, First, Near, Highest, Nearest, Both, TwoWays),
+        *(Drawn, DrawnInPlace, Coarse, Halved, Conditional),
+    ],
 )
 def test_call_with_choices_is_proven_by_following_the_graph(router: type[nn.Module]) -> None:
     found = proof(router()).verdicts
     assert (found["router"].kind, found["expert"].kind) == (VerdictKind.PROVEN, VerdictKind.PROVEN)
 
 
-@pytest.mark.parametrize("router", [Largest, Sorted, First, Near, Both, TwoWays, Drawn, DrawnInPlace, Coarse])
+@pytest.mark.parametrize("router", [Largest, Sorted, First, Near, Highest, Nearest, Both, TwoWays, Drawn, Coarse])
 def test_two_runs_differ_without_following(router: type[nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[prove.__module__], "following_choices", lambda *_: nullcontext())
     found = proof(router()).verdicts
@@ -237,6 +260,7 @@ HEAD = '<ir_version: 10, opset_import: ["": 20]> g (float[4] x, int64[1] k) => (
         ("z = Constant<value_float = 1.0>()", False),
         ("y, i = TopK(x, k)", True),
         ("y, i = other.TopK(x, k)", False),
+        ("i = ArgMin(x)", True),
         ("y, i = Split<num_outputs = 2>(x)", False),
     ],
 )

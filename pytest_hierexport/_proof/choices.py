@@ -7,7 +7,8 @@ hides all that is computed from it:
     graph   noise = RandomUniformLike(x)    i = TopK(noise)    h = Gather(x, i)
     eager   torch.rand_like(x) is given the graph's noise, topk its i; h is then equal in both
 
-ViT-MAE (its mask) and VITS (its noise) need the random numbers, RT-DETR and RT-DETRv2 the orders of equal anchors.
+ViT-MAE (its mask) and VITS (its noise) need the random numbers, RT-DETR and RT-DETRv2 the orders of equal anchors, and
+a segmentation the largest of near scores: of five random ones that give the class of each of 262,144 pixels, one did.
 
 In goes the graph; in the context of :func:`following_choices`, operations of PyTorch choose as it does.
 """
@@ -34,8 +35,19 @@ _MOST_BYTES = 1 << 28
 """How many bytes of a graph's random numbers are held."""
 _DISTRIBUTION = 2.5
 """The distance between two samples' distributions, times the root of their size, that one pair in 10⁵ exceeds."""
-_RANKING = (torch.ops.aten.topk.default, torch.ops.aten.sort.default, torch.ops.aten.sort.stable)
-"""The operations that become a `TopK`: they give elements in order, with their places along `dim`."""
+_ATEN = torch.ops.aten
+_RANKING: Mapping[Any, str | bool] = {
+    _ATEN.topk.default: "largest",
+    **dict.fromkeys((_ATEN.sort.default, _ATEN.sort.stable), "descending"),
+    **dict.fromkeys((_ATEN.argmax.default, _ATEN.max.dim), True),
+    **dict.fromkeys((_ATEN.argmin.default, _ATEN.min.dim), False),
+}
+"""The operations that give the places of ordered elements, or of the first, along `dim`.
+
+Each with whether the largest come first, or the option that says so.
+"""
+_PLACES = {"TopK": 1, "ArgMax": 0, "ArgMin": 0}
+"""The operators that these become, with the position of the output that holds the places."""
 
 
 def has_choices(proto: onnx.ModelProto) -> bool:
@@ -57,11 +69,11 @@ def following_choices(
     """
     drawing = drawn(proto)
     ranking = [node for node in proto.graph.node if _ranks(node)]
-    used = (value for node in ranking for value in (node.input[0], node.output[1]))
+    used = (value for node in ranking for value in (node.input[0], _places(node)))
     arrays = {value.name: value.arrays[0] for value in run(list(dict.fromkeys([*drawing, *used])))}
     sizes = np.cumsum([arrays[name].nbytes for name in drawing])
     held = {name: arrays[name] for name, size in zip(drawing, sizes, strict=True) if size <= _MOST_BYTES}
-    rankings = [_Ranking(arrays[node.input[0]], arrays[node.output[1]], _axis(node)) for node in ranking]
+    rankings = [_Ranking.of(node, arrays[node.input[0]], arrays[_places(node)]) for node in ranking]
     with holding(proto, held), _ChoiceFollower(rankings, held.values()) as follower:
         yield follower.restart
 
@@ -91,13 +103,13 @@ def _draws(node: onnx.NodeProto) -> bool:
 
 
 def _ranks(node: onnx.NodeProto) -> bool:
-    """Whether a node gives the places of ordered elements: only the operator that torch's `topk` and `sort` become."""
-    return node.op_type == "TopK" and node.domain in {"", "ai.onnx"} and any(node.output[1:])
+    """Whether a node gives the places of ordered elements."""
+    return node.op_type in _PLACES and node.domain in {"", "ai.onnx"} and bool(_places(node))
 
 
-def _axis(node: onnx.NodeProto) -> int:
-    """Return the axis along which a `TopK` puts elements in order."""
-    return next((attribute.i for attribute in node.attribute if attribute.name == "axis"), -1)
+def _places(node: onnx.NodeProto) -> str:
+    """Return the name of the places that a node gives; empty where it leaves them out."""
+    return next(iter(node.output[_PLACES[node.op_type] :]), "")
 
 
 class _Ranking(NamedTuple):
@@ -107,6 +119,17 @@ class _Ranking(NamedTuple):
     places: Array
     """The places of the elements along the axis, in the node's order."""
     axis: int
+    descending: bool
+
+    @classmethod
+    def of(cls, node: onnx.NodeProto, elements: Array, places: Array) -> _Ranking:
+        """Return the order of a node; an axis that `ArgMax` removed is in the places again."""
+        is_whole = node.op_type == "TopK"
+        stated = {attribute.name: attribute.i for attribute in node.attribute}
+        axis = stated.get("axis", -1 if is_whole else 0)
+        descending = bool(stated.get("largest", 1)) if is_whole else node.op_type == "ArgMax"
+        places = places if places.ndim == elements.ndim else np.expand_dims(places, axis)
+        return cls(elements, places, axis, descending)
 
 
 class _ChoiceFollower(TorchDispatchMode):
@@ -117,7 +140,9 @@ class _ChoiceFollower(TorchDispatchMode):
     def __init__(self, rankings: Iterable[_Ranking], draws: Iterable[Array]) -> None:
         """Follow the rankings and, in their order, the random numbers of a graph."""
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate its modes
-        self._rankings = grouped(rankings, lambda ranking: (ranking.elements.shape, ranking.places.shape))
+        self._rankings = grouped(
+            rankings, lambda ranking: (ranking.elements.shape, ranking.places.shape, ranking.descending)
+        )
         self._held = list(draws)
         self.restart()
 
@@ -142,8 +167,12 @@ class _ChoiceFollower(TorchDispatchMode):
         if before is not None and isinstance(result, torch.Tensor) and not torch.equal(before, generator.get_state()):
             self._draw(result)
         elif func in _RANKING:
-            names = (argument.name for argument in func._schema.arguments)
-            self._rank(args[0], result, {**dict(zip(names, args, strict=False)), **options})
+            stated = func._schema.arguments
+            defaults = {argument.name: argument.default_value for argument in stated}
+            given = dict(zip(defaults, args, strict=False))
+            chosen = {**defaults, **given, **options}
+            descending = chosen.get(str(_RANKING[func]), _RANKING[func])
+            self._rank(args[0], result, chosen, descending=bool(descending))
         return result
 
     def _draw(self, own: torch.Tensor) -> None:
@@ -152,11 +181,19 @@ class _ChoiceFollower(TorchDispatchMode):
         if left and _may_share_distribution(_array(own), _array(left[0])):
             own.copy_(left.popleft())
 
-    def _rank(self, tensor: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor], options: Mapping[str, Any]) -> None:
+    def _rank(self, tensor: torch.Tensor, own: Any, options: Mapping[str, Any], *, descending: bool) -> None:
         """Put elements in an order of the graph's that differs from their own within rounding alone."""
-        dim = options.get("dim", -1)
-        elements, values = _array(tensor), _array(own[0])
-        for ranking in self._rankings.get((tensor.shape, own[1].shape), ()):
+        dim = options["dim"]
+        if dim is None:
+            return  # the place of the largest of all elements counts through all axes
+        # Views of what the operation gave, with the axis that it may have removed.
+        *chosen, places = (
+            each if each.ndim == tensor.ndim else each.unsqueeze(dim)
+            for each in (own if isinstance(own, tuple) else (own,))
+        )
+        elements = _array(tensor)
+        values = np.take_along_axis(elements, places.numpy(force=True), dim)
+        for ranking in self._rankings.get((tensor.shape, places.shape, descending), ()):
             other = ranking.elements.astype(np.float64)
             tolerance = max(map(tolerance_of, (str(tensor.dtype).removeprefix("torch."), ranking.elements.dtype.name)))
             if ranking.axis % tensor.ndim != dim % tensor.ndim or (distances(elements, other) > tolerance).any():
@@ -166,8 +203,9 @@ class _ChoiceFollower(TorchDispatchMode):
             pair = (taken, values) if options.get("sorted", True) else (np.sort(taken, dim), np.sort(values, dim))
             # Elements that rounding exchanged lie no farther apart than both were moved.
             if _farthest(*pair) <= 2 * _farthest(elements, other):
-                own[1].copy_(torch.from_numpy(ranking.places))
-                own[0].copy_(tensor.gather(dim, own[1]))
+                places.copy_(torch.from_numpy(ranking.places))
+                for each in chosen:
+                    each.copy_(tensor.gather(dim, places))
                 return
 
 
