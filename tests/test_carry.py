@@ -11,7 +11,7 @@ import pytest
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
-from pytest_hierexport._carry import carry, constants
+from pytest_hierexport._carry import carry, constants, flat_copy, restored
 from pytest_hierexport._carry.tensors import content_array, tensor_key
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import walk
@@ -1020,6 +1020,13 @@ def test_renamed_values_without_types_keep_their_origins() -> None:
         t0 = Relu(x) t1 = Shape(t0) t2 = Expand(w, t1) t3 = Mul(t0, t2) y = Exp(t3) }"""
     found = carried(before, after, u="a", s="b", e="b", p="c", y="d")
     assert [found[f"t{i}"] for i in range(4)] == [[(call, "traced")] for call in "abbc"]
+
+
+def test_axes_without_a_name_are_sampled_with_two_sizes() -> None:
+    flat = flat_copy(model("g (float[n, ?, ?, n] x) => (float[n, ?, ?, n] y) { y = Relu(x) }"))
+    sample = restored._sample(flat.named["x"])
+    assert sample is not None
+    assert len({*sample.shape}) == 3
 
 
 @pytest.mark.parametrize("names", ["w y v u", "y w u v"])

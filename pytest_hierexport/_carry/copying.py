@@ -162,7 +162,7 @@ class _Copier:
 def _shape(value: ir.Value) -> tuple[int | str | None, ...] | None:
     if value.shape is None:
         return None
-    return tuple(dim if isinstance(dim, int) else str(dim) for dim in value.shape)
+    return tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
 
 
 def _given(node: ir.Node) -> Sequence[ir.Value | None]:

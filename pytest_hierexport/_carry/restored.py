@@ -17,7 +17,9 @@ One of 2,000 random architectures needs it (seed 501908).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import count
 from math import prod
 
@@ -65,8 +67,8 @@ def _sample(value: Value) -> Array | None:
     if value.shape is None or value.dtype is None:
         return None
     free = count(3)
-    stands = {size: next(free) for size in dict.fromkeys(value.shape) if not isinstance(size, int)}
-    shape = [size if isinstance(size, int) else stands[size] for size in value.shape]
+    named = defaultdict[str, int](partial(next, free))
+    shape = [next(free) if size is None else size if isinstance(size, int) else named[size] for size in value.shape]
     if prod(shape) > _LARGE:
         return None
     draws = np.random.default_rng(0).standard_normal(shape)
