@@ -339,6 +339,11 @@ def test_order_of_no_elements_raises_no_error() -> None:
         assert torch.ones(0, 3).topk(3)[1].shape == (0, 3)
 
 
+def test_only_element_of_a_scalar_stays_the_largest() -> None:
+    with following(f"{HEAD} {{ i = ArgMax(x) }}"):
+        assert (torch.tensor(3.0).argmax(0).item(), torch.ones(2, 2).argmax().item()) == (0, 0)
+
+
 def test_order_along_another_axis_is_not_followed() -> None:
     text = """<ir_version: 10, opset_import: ["": 20]> g (float[3,3] x) => (float[3,3] v, int64[3,3] places) {
       k = Constant<value_ints = [3]>() v, places = TopK<axis = 0>(x, k)

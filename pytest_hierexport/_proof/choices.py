@@ -167,12 +167,7 @@ class _ChoiceFollower(TorchDispatchMode):
         if before is not None and isinstance(result, torch.Tensor) and not torch.equal(before, generator.get_state()):
             self._draw(result)
         elif func in _RANKING:
-            stated = func._schema.arguments
-            defaults = {argument.name: argument.default_value for argument in stated}
-            given = dict(zip(defaults, args, strict=False))
-            chosen = {**defaults, **given, **options}
-            descending = chosen.get(str(_RANKING[func]), _RANKING[func])
-            self._rank(args[0], result, chosen, descending=bool(descending))
+            self._rank(func, args, options, result)
         return result
 
     def _draw(self, own: torch.Tensor) -> None:
@@ -181,26 +176,27 @@ class _ChoiceFollower(TorchDispatchMode):
         if left and _may_share_distribution(_array(own), _array(left[0])):
             own.copy_(left.popleft())
 
-    def _rank(self, tensor: torch.Tensor, own: Any, options: Mapping[str, Any], *, descending: bool) -> None:
+    def _rank(self, func: Any, args: Sequence[Any], options: Mapping[str, Any], own: Any) -> None:
         """Put elements in an order of the graph's that differs from their own within rounding alone."""
-        dim = options["dim"]
-        if dim is None:
+        defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
+        given = {**defaults, **dict(zip(defaults, args, strict=False)), **options}
+        tensor, dim, descending = args[0], given["dim"], _RANKING[func]
+        if dim is None or not tensor.ndim:
             return  # the place of the largest of all elements counts through all axes
         # Views of what the operation gave, with the axis that it may have removed.
-        *chosen, places = (
-            each if each.ndim == tensor.ndim else each.unsqueeze(dim)
-            for each in (own if isinstance(own, tuple) else (own,))
-        )
+        parts = own if isinstance(own, tuple) else (own,)
+        *chosen, places = (part if part.ndim == tensor.ndim else part.unsqueeze(dim) for part in parts)
+        is_descending = given[descending] if isinstance(descending, str) else descending
         elements = _array(tensor)
         values = np.take_along_axis(elements, places.numpy(force=True), dim)
-        for ranking in self._rankings.get((tensor.shape, places.shape, descending), ()):
+        for ranking in self._rankings.get((tensor.shape, places.shape, is_descending), ()):
             other = ranking.elements.astype(np.float64)
             tolerance = max(map(tolerance_of, (str(tensor.dtype).removeprefix("torch."), ranking.elements.dtype.name)))
             if ranking.axis % tensor.ndim != dim % tensor.ndim or (distances(elements, other) > tolerance).any():
                 continue
             taken = np.take_along_axis(elements, ranking.places, dim)
             # Without `sorted`, any order of the same elements is right.
-            pair = (taken, values) if options.get("sorted", True) else (np.sort(taken, dim), np.sort(values, dim))
+            pair = (taken, values) if given.get("sorted", True) else (np.sort(taken, dim), np.sort(values, dim))
             # Elements that rounding exchanged lie no farther apart than both were moved.
             if _farthest(*pair) <= 2 * _farthest(elements, other):
                 places.copy_(torch.from_numpy(ranking.places))
