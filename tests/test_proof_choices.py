@@ -170,7 +170,10 @@ def test_call_with_choices_is_proven_by_following_the_graph(router: type[nn.Modu
     assert (found["router"].kind, found["expert"].kind) == (VerdictKind.PROVEN, VerdictKind.PROVEN)
 
 
-@pytest.mark.parametrize("router", [Largest, Sorted, First, Near, Highest, Nearest, Both, TwoWays, Drawn, Coarse])
+@pytest.mark.parametrize(
+    "router",
+    [Largest, Sorted, First, Near, Highest, Nearest, Both, TwoWays, Drawn, DrawnInPlace, Coarse],
+)
 def test_two_runs_differ_without_following(router: type[nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[prove.__module__], "following_choices", lambda *_: nullcontext())
     found = proof(router()).verdicts
