@@ -16,7 +16,19 @@ from typing import IO, NoReturn
 
 import pytest
 
-__all__ = ["MODEL", "OWN_RULE", "SET_UP", "Project", "forget_modules"]
+__all__ = ["MODEL", "OWN_RULE", "SET_UP", "WEIGHTS_IN_A_FOLDER", "Project", "forget_modules"]
+
+WEIGHTS_IN_A_FOLDER = """
+import onnx_ir
+import pytest_hierexport
+
+def export(model, args, kwargs, path):
+    pytest_hierexport.export(model, args, kwargs, path)
+    path.with_name("weights").mkdir()
+    onnx_ir.save(onnx_ir.load(path), path, external_data="weights/all.bin", size_threshold_bytes=0)
+    path.with_name(f"{path.stem}.hierarchy.json").unlink()
+"""
+"""The source of an exporter that writes its weights into a folder beside the model."""
 
 MODEL = """
 import torch

@@ -14,6 +14,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from projects import WEIGHTS_IN_A_FOLDER
 from pytest_hierexport._onnx import storage
 from pytest_hierexport.cli import main
 from test_hostile_files import nested, write
@@ -105,17 +106,7 @@ class TestExport:
         assert not (project / "other.onnx").exists()
 
     def test_own_exporter_with_weights_in_a_folder_repeats(self, project: Path) -> None:
-        source = """
-            import onnx_ir
-            import pytest_hierexport
-
-            def export(model, args, kwargs, path):
-                pytest_hierexport.export(model, args, kwargs, path)
-                path.with_name("weights").mkdir()
-                onnx_ir.save(onnx_ir.load(path), path, external_data="weights/all.bin", size_threshold_bytes=0)
-                path.with_name(f"{path.stem}.hierarchy.json").unlink()
-        """
-        (project / "own_exporter.py").write_text(textwrap.dedent(source))
+        (project / "own_exporter.py").write_text(WEIGHTS_IN_A_FOLDER)
         arguments = ["export", "my_model.py::build", "-o", "out.onnx", "--exporter", "own_exporter:export"]
         for _ in range(2):
             assert main(arguments) == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from projects import SET_UP, Project
+from projects import SET_UP, WEIGHTS_IN_A_FOLDER, Project
 from pytest_hierexport._files import paths
 from pytest_hierexport._pytest import session_cache
 
@@ -289,17 +289,7 @@ def test_terminal_identifies_no_session(pytester: pytest.Pytester, monkeypatch: 
 
 
 def test_export_with_a_folder_is_made_anew_and_told(project: Project) -> None:
-    source = """
-        import onnx_ir
-        import pytest_hierexport
-
-        def export(model, args, kwargs, path):
-            pytest_hierexport.export(model, args, kwargs, path)
-            path.with_name("weights").mkdir()
-            onnx_ir.save(onnx_ir.load(path), path, external_data="weights/all.bin", size_threshold_bytes=0)
-            path.with_name(f"{path.stem}.hierarchy.json").unlink()
-    """
-    project.write("own_exporter.py", source)
+    project.write("own_exporter.py", WEIGHTS_IN_A_FOLDER)
     project.write("__hierexport__/build.txt", "/Other\n")
     arguments = (MODELS, "--hierexport-exporter=own_exporter:export", "--hierexport-cache=cache")
     for _ in range(2):

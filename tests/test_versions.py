@@ -21,9 +21,12 @@ TORCH = metadata.version("torch")
 
 @pytest.fixture(autouse=True)
 def _checked_anew() -> Iterator[None]:
-    versions.check_requirements.cache_clear()
+    cached = versions.check_requirements, versions.installed_versions
+    for each in cached:
+        each.cache_clear()
     yield
-    versions.check_requirements.cache_clear()
+    for each in cached:
+        each.cache_clear()
 
 
 @pytest.fixture
@@ -58,10 +61,8 @@ def test_commands_run_where_the_package_is_not_installed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(metadata, "distributions", lambda **_: [])
-    versions.installed_versions.cache_clear()
     with pytest.raises(SystemExit):
         main(["--version"])
-    versions.installed_versions.cache_clear()
     assert capsys.readouterr().out == "hierexport unknown\n"
 
 

@@ -23,7 +23,7 @@ import sysconfig
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from traceback import walk_stack
@@ -231,7 +231,7 @@ _active: list[Reads] = []
 @cache
 def _install_hooks() -> None:
     """Install the one audit hook of this process, which Python never removes, and watch its environment."""
-    sys.addaudithook(_hook)
+    sys.addaudithook(partial(_hook, _to_each(Reads.record)))
     watch_environment(_to_each(Reads.variable_read))
     watch_loading(_to_each(Reads.imported), _to_each(Reads.executed))
     watch_searches(_to_each(Reads.searched))
@@ -249,9 +249,9 @@ def _to_each(note: Callable[..., None]) -> Callable[..., None]:
     return tell
 
 
-def _hook(event: str, args: tuple[object, ...]) -> None:
+def _hook(record: Callable[..., None], event: str, args: tuple[object, ...]) -> None:
     if _active and event in _EVENTS and not paused.get():
-        _to_each(Reads.record)(event, args)
+        record(event, args)
 
 
 def _path(value: object) -> Path | None:

@@ -120,19 +120,19 @@ class _Matcher:
 
         Those that were never used were dropped, not merged. A candidate may have the name of a node before that has
         another expression: an operation above that node was dropped, and the candidate stands for it. Such a candidate
-        is left unpaired, if others remain.
-        One of 1,000 random architectures needs it, with transpositions that cancel out in one place alone.
+        is left unpaired, if others remain. One of 1,000 random architectures needs it, with transpositions that cancel
+        out in one place alone.
         """
         own = {None, *duplicates}
         standing = [node for node in candidates if self.before.namesake(node) in own]
         is_small = self.numbering.is_small_constant(duplicates[0])
         pairs = _paired(duplicates, standing or candidates, are_constants=is_small)
         self.twins.update(pairs)
-        producers = grouped(candidates, lambda node: tuple(map(self.after.producer.get, node.operands)))
-        groups = list(producers.values())
-        for node in duplicates:
-            if node not in pairs and node not in self.before.never_used and not is_small:
-                self.merged[node] = self._replacements(node, groups)
+        lost = [node for node in duplicates if node not in pairs and node not in self.before.never_used]
+        if lost and not is_small:
+            by_producers = grouped(candidates, lambda node: tuple(map(self.after.producer.get, node.operands)))
+            groups = list(by_producers.values())
+            self.merged.update((node, self._replacements(node, groups)) for node in lost)
         taken = set(pairs.values())
         self.unpaired += [node for node in candidates if node not in taken]
 

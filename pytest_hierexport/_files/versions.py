@@ -21,6 +21,11 @@ def installed_versions(names: tuple[str, ...]) -> dict[str, str]:
     return {name: found.version for name in names for found in [*metadata.distributions(name=name)][:1]}
 
 
+def own_version() -> str:
+    """Return the version of this package; `unknown` where it is used without being installed."""
+    return installed_versions((OWN,)).get(OWN, "unknown")
+
+
 @cache
 def check_requirements() -> None:
     """Compare the installed packages with the versions that this package requires.

@@ -25,6 +25,7 @@ def check_output(path: Path) -> None:
     real = Path(os.path.realpath(path))
     above = next(parent for parent in real.parents if exists(parent))
     try:
+        # A name may be too long for the file system, and its folder one that cannot be searched.
         for name in real.relative_to(above).parts:
             with suppress(FileNotFoundError, NotADirectoryError):
                 (above / name).lstat()

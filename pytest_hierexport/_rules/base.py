@@ -87,7 +87,7 @@ class Rule:
         except BaseException as error:
             pass_on(error)
             # An error in a check of ours is a fault of ours, whose traceback is needed.
-            if (getattr(self.check, "__module__", None) or "").partition(".")[0] == __name__.partition(".")[0]:
+            if _is_ours(self.check):
                 raise
             raise_if_disk_full(error)
             expected = f"the check of {self.id} to run without an error"
@@ -255,6 +255,10 @@ def places(violations: Iterable[Violation]) -> str:
     """Return the number of places that break a rule, those included that are counted alone."""
     number = sum(left_out(violation) or 1 for violation in violations)
     return "1 place" if number == 1 else f"{number} places"
+
+
+def _is_ours(check: Callable[..., object]) -> bool:
+    return (getattr(check, "__module__", None) or "").partition(".")[0] == __name__.partition(".")[0]
 
 
 def _wrong_in(violation: object) -> str | None:

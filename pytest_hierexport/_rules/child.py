@@ -100,7 +100,8 @@ class ChildProcess:
 
     def close(self) -> str:
         """End the process; return its exit code and the last line that it printed."""
-        if (process := self._running.pop(os.getpid(), None)) is None:
+        process = self._running.pop(os.getpid(), None)
+        if process is None:
             return ""
         # A fork of this process or of that one may hold the pipes open: neither is waited for.
         for pipe in filter(None, (process.stdin, process.stdout)):

@@ -31,7 +31,8 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
 
 def _untagged(exported: ExportedCase, read: dict[str, Attribution]) -> Iterator[Violation]:
     for key, node in walk(exported.proto):
-        if missing := [place for place, attribution in read.items() if not attribution.nodes.get(key)]:
+        missing = [place for place, attribution in read.items() if not attribution.nodes.get(key)]
+        if missing:
             yield Violation(
                 f"{exported.node(key)}, a {node.op_type}",
                 "an origin: the call that the node comes from",
@@ -43,7 +44,8 @@ def _untagged(exported: ExportedCase, read: dict[str, Attribution]) -> Iterator[
 def _derived(exported: ExportedCase, attribution: Attribution) -> Iterator[Violation]:
     nodes = attribution.nodes.items()
     guessed = [key for key, origins in nodes if any(origin.evidence is Evidence.DERIVED for origin in origins)]
-    if len(guessed) <= (allowed := exported.case.allow_derived):
+    allowed = exported.case.allow_derived
+    if len(guessed) <= allowed:
         return
     for key in guessed:
         yield Violation(

@@ -15,9 +15,9 @@ from pytest_hierexport._cases.manifest import parse_manifest
 from pytest_hierexport._errors import CollectError, UsageError
 from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._files.paths import CONFIGURATIONS, SECTIONS
+from pytest_hierexport._files.versions import OWN
 
 MANIFEST = "models.toml"
-_NAME = "pytest-hierexport"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _NOT_IN_UTF_8 = re.compile(r"[\ud800-\udfff]")
 """The lone surrogates by which Python represents bytes of file names that are not in UTF-8."""
@@ -173,11 +173,11 @@ def _requirements(project: Path) -> Iterator[str]:
 def _address() -> str:
     """Return what installs this package elsewhere: the address that it was installed from (PEP 610), else its name."""
     try:
-        stated = json.loads(metadata.distribution(_NAME).read_text("direct_url.json") or "{}")
+        stated = json.loads(metadata.distribution(OWN).read_text("direct_url.json") or "{}")
     except metadata.PackageNotFoundError:
-        return _NAME
+        return OWN
     url, vcs = stated.get("url", ""), stated.get("vcs_info")
     if vcs:
         return f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
     # A path of this machine leads nowhere on another one.
-    return url if url.startswith("https://") else _NAME
+    return url if url.startswith("https://") else OWN

@@ -19,7 +19,7 @@ from pytest_hierexport._errors import (
     skipped,
     skips,
 )
-from pytest_hierexport._files.versions import OWN, check_requirements, installed_versions
+from pytest_hierexport._files.versions import check_requirements, own_version
 from pytest_hierexport.cli import (
     analyze,
     cache,
@@ -164,8 +164,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Export PyTorch models to ONNX with every node tagged.",
         epilog=f"exit codes: 0 done, {_FAILED} failed, {_USAGE} usage error, {_INTERRUPTED} interrupted",
     )
-    version = installed_versions((OWN,)).get(OWN, "unknown")
-    parser.add_argument("--version", action="version", version=f"hierexport {version}")
+    parser.add_argument("--version", action="version", version=f"hierexport {own_version()}")
     parser.add_argument(
         "--print-completion",
         action=_PrintCompletion,

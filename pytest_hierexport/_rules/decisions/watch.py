@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
+from inspect import getframeinfo
 from itertools import takewhile
+from linecache import getline
 from pathlib import Path
 from traceback import walk_stack
 from types import FrameType
@@ -20,7 +23,6 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.modules import class_of
 from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._rules.base import Violation
-from pytest_hierexport._rules.computed import computed_source
 from pytest_hierexport._rules.decisions.deciding import OTHER, Decisions, attribute_of
 from pytest_hierexport._rules.decisions.instrument import Code, code_of, instrumented, live_functions, nested
 from pytest_hierexport._rules.decisions.operations import watching
@@ -133,7 +135,7 @@ class Watch:
         place = path, frame.f_lineno, name
         if path in self._codes and place not in self._found and not self._is_models(frame):
             where = f"{self._shown[path].as_posix()}:{frame.f_lineno}"
-            self._found[place] = Violation(where, expected, found(computed_source(frame)), do)
+            self._found[place] = Violation(where, expected, found(_computed_source(frame)), do)
 
     def _spells(self, constant: str, words: set[str]) -> bool:
         """Return whether constants of the source make up a text that spells words of a name, or a part of them."""
@@ -189,3 +191,10 @@ def _written(code: Code, without: frozenset[str]) -> frozenset[str]:
     found.update(*(re.split(r"[\s,;:=\"'{}\[\]]+", text) for text in data_of(Path(code.module.co_filename), found)))
     pieces = (_plain(piece) for text in found for piece in (text, *_NOT_LITERAL.split(text)))
     return frozenset(filter(_parts, pieces))
+
+
+def _computed_source(frame: FrameType) -> str:
+    """Return the source of what a frame computes now, in one line; in Python 3.10 the first line of it."""
+    file, place = frame.f_code.co_filename, getattr(getframeinfo(frame, context=0), "positions", None)
+    code = place and ast.get_source_segment(Path(file).read_text("utf-8", "replace"), place)
+    return " ".join((code or getline(file, frame.f_lineno)).split())

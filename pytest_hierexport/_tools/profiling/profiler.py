@@ -13,7 +13,7 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence
 from pytest_hierexport._carry import carry
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._files.temporary import temporary_folder
-from pytest_hierexport._files.versions import OWN, installed_versions
+from pytest_hierexport._files.versions import OWN, own_version
 from pytest_hierexport._onnx.graph import fitted_inputs, walk
 from pytest_hierexport._onnx.loading import import_runtime
 from pytest_hierexport._onnx.storage import load_proto
@@ -112,7 +112,7 @@ def _figures(measured: Measured, ran: onnx.ModelProto, attribution: Attribution)
         graph=ran.graph.name,
         coverage=attribution.coverage(),
         notes=tuple(_notes(measured, rollup.count_varying(joined))),
-        versions={OWN: installed_versions((OWN,)).get(OWN, "unknown"), "onnxruntime": import_runtime().__version__},
+        versions={OWN: own_version(), "onnxruntime": import_runtime().__version__},
     )
 
 
