@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 pytest_plugins = ["pytester"]
 
 # The models under test are tiny: more threads than workers only slow each other down. Set before anything imports
 # torch or ONNX Runtime, and inherited by the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Refuse parameters in a set: each worker has another order of them, and pytest-xdist then runs no test at all."""
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        if isinstance(mark.args[1], set | frozenset):
+            raise pytest.UsageError(f"{metafunc.definition.nodeid}: expected a list of parameters, got a set: sort it")

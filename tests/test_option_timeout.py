@@ -102,14 +102,14 @@ class TestTimeLimit:
         assert found is not None
         assert 0 < found.deadline - time.clock_gettime(time.CLOCK_MONOTONIC) < 60
 
-    @pytest.mark.parametrize("idle", IDLE)
+    @pytest.mark.parametrize("idle", sorted(IDLE))
     def test_import_of_torch_and_waiting_do_not_count(self, limit: TimeLimit, idle: str) -> None:
         with limit.limited("an item", 1), stage("building the model"):
             with stage(idle):
                 spin(1.5)
             spin(0.1)
 
-    @pytest.mark.parametrize("idle", IDLE)
+    @pytest.mark.parametrize("idle", sorted(IDLE))
     def test_time_starts_when_torch_or_the_export_is_there(self, limit: TimeLimit, idle: str) -> None:
         def build() -> None:
             with stage(idle):
