@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 import torch
@@ -340,3 +341,23 @@ def test_advice_on_elements_drawn_anew_names_them(tmp_path: Path) -> None:
     drawn, doubled = breaks("MUST-006", damaged(sampling, tmp_path / "damaged", computed("Neg", 1)))
     assert "each run draws these numbers anew" in drawn.do
     assert "the plain exporter's file" in doubled.do
+
+
+class Scores(torch.nn.Module):
+    """Gives scores from 1e-7 to 0.5."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sigmoid()
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+def test_what_the_runtime_alone_rounds_is_no_finding(factor: float, tmp_path: Path) -> None:
+    """Of the runtime's scores, those of 1e-7 are off by a tenth; a graph that is off by a thousandth is found."""
+    whole = exported(tmp_path, lambda: (Scores().eval(), (torch.linspace(-16, 0, 64),)))
+
+    def scaled(proto: onnx.ModelProto) -> None:
+        computed("Mul", 0)(proto)
+        proto.graph.initializer.append(numpy_helper.from_array(np.float32(factor), "factor"))
+        proto.graph.node[-1].input.append("factor")
+
+    assert bool(breaks("MUST-006", damaged(whole, tmp_path / "scaled", scaled))) is (factor != 1)

@@ -70,6 +70,19 @@ def converted(message: onnx.ModelProto, folder: Path | None = None) -> ir.Model:
     return model
 
 
+def with_types(message: onnx.ModelProto) -> ir.Model:
+    """Return the onnx_ir model of a message with the types that can be inferred; its external data is not read.
+
+    TorchScript states no types between inputs and outputs.
+
+    Raises:
+        UsageError: The model is invalid.
+    """
+    from onnx_ir.passes.common import ShapeInferencePass
+
+    return ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(converted(message)).model
+
+
 def _dense(message: onnx.ModelProto) -> onnx.ModelProto:
     """Return a message in which each sparse initializer is a dense one: itself where it has none."""
     from onnx import ModelProto

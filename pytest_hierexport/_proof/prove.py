@@ -20,6 +20,7 @@ import torch
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence
 from pytest_hierexport._display import Shown, Table
+from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.call_values import EagerCall
@@ -27,6 +28,7 @@ from pytest_hierexport._proof.candidates import find_candidates
 from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, in_each, run_eager
 from pytest_hierexport._proof.feeds import feeds_of
+from pytest_hierexport._proof.in_float64 import in_float64
 from pytest_hierexport._proof.inlining import inlined
 from pytest_hierexport._proof.loose import LooseOwner, loose_owners, pairs
 from pytest_hierexport._proof.matching import match
@@ -91,8 +93,8 @@ def prove(
     """Show, call by call, that the nodes attributed to a call turn its inputs into its outputs.
 
     Where a call is left unproven, the model runs in its other modes. Then it is watched operation by operation, then it
-    follows the graph's choices (random numbers and orders), and at last its values are compared with coarser tolerances
-    and as far as rounding moves them.
+    follows the graph's choices (random numbers and orders), and its values are compared with coarser tolerances and as
+    far as rounding moves them. At last the graph computes in float64.
 
     Args:
         example: The model with the inputs to run it on. It is left as :func:`export` leaves it, as are random numbers.
@@ -120,8 +122,8 @@ def run_both(example: Runnable, proto: onnx.ModelProto, attribution: Attribution
 
 
 _COARSER = 10
-"""The factor on the tolerances in the last retry, which measures rounding as well: RT-DETR takes a softmax of large
-numbers, VITS an exponential, pe_audio adds small numbers to a product of large ones."""
+"""The factor on the tolerances in the retries that measure rounding as well: RT-DETR takes a softmax of large numbers,
+VITS an exponential, pe_audio adds small numbers to a product of large ones."""
 
 
 @dataclass(frozen=True)
@@ -212,12 +214,15 @@ class _Pairing:
                 yield (proof := self._judged(calls, values))
                 by_operation = self._left(proof) < left
         run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
-        with suppress(ModelError):
+        with suppress(UsageError):
             for measured in (False, True) if has_choices(self.proto) else (True,):
                 with following_choices(self.proto, run) as restart:
                     found = self._eager_run(*way, restart if measured else None, by_operation=by_operation)
                     proof = self._judged(*found)
+                    finer = replace(self, proto=in_float64(self.proto)) if measured else self
                 yield proof
+            # Of its own, for what it rounds otherwise: RT-DETR needs the float32 of the graph (3 calls), YOLO float64.
+            yield finer._judged(*found)
 
     def _eager_run(
         self, mode: Mode, precision: str, restart: Callable[[], None] | None = None, *, by_operation: bool = False

@@ -8,7 +8,7 @@ In go a graph, its inputs and the names of values; out come these values, by :fu
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -74,6 +74,22 @@ def run_graph(
                 done += len(part)
         except (errors.NotImplemented, errors.InvalidGraph) as lacking:
             yield from _run_reference(proto, feeds, wanted[done:], folder, lacking)
+
+
+def outputs_of(proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fetched]]) -> list[tuple[str, Array]]:
+    """Return the tensors of a graph's outputs with the names of these; a sequence has any number of tensors.
+
+    Args:
+        proto: The graph.
+        run: Gives values of it by name.
+
+    Raises:
+        UsageError: The graph does not run.
+    """
+    names = [output.name for output in proto.graph.output]
+    # Each once: a list of outputs may repeat a value.
+    found = {value.name: value.arrays for value in run(list(dict.fromkeys(names)))}
+    return [(name, array) for name in names for array in found[name]]
 
 
 def run_each(

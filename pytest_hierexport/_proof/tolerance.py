@@ -83,6 +83,29 @@ def distances(reference: Array, other: Array) -> Array:
     return gaps(reference, other, scale(reference))
 
 
+def differing(reference: Array, other: Array, tolerance: float, finer: Array | None = None) -> Array:
+    """Return which numbers differ from those of the reference.
+
+    A runtime's kernel rounds by as much as the largest numbers of its formula: ONNX Runtime's `Sigmoid` is off by 2e-7
+    of one, not of its result. Such a number does not differ: in a finer precision it is the reference's, and it moved
+    by no more than the tolerance of the largest number that is no mask's.
+
+    Args:
+        reference: The numbers of the model.
+        other: Those of the graph.
+        tolerance: The tolerance of their dtype.
+        finer: Those of the graph, computed in a finer precision.
+    """
+    found: Array = distances(reference, other) > tolerance
+    if finer is None or finer.shape != other.shape:
+        return found
+    finer = finer.astype(np.float64)
+    magnitudes = np.abs(finer)
+    largest = magnitudes[magnitudes < _MASK].max(initial=0.0)
+    found &= (distances(reference, finer) > tolerance) | (gaps(finer, other) > tolerance * largest)
+    return found
+
+
 def gaps(one: Array, other: Array, scales: Array | float = 1.0) -> Array:
     """Return how far numbers lie apart, each relative to a scale.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain, repeat
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,19 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.inliner
-import onnx_ir as ir
-from onnx_ir.passes.common import ShapeInferencePass
 
 from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.models import with_types
 from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._proof.candidates import coarsest, dtype_name
-from pytest_hierexport._proof.choices import following_choices, has_choices
-from pytest_hierexport._proof.eager import Mode, ModelError, in_each, run_model
+from pytest_hierexport._proof.choices import following_choices
+from pytest_hierexport._proof.eager import Mode, in_each, run_model
 from pytest_hierexport._proof.feeds import feeds_of
-from pytest_hierexport._proof.session import Fetched, run_graph
+from pytest_hierexport._proof.in_float64 import in_float64
+from pytest_hierexport._proof.session import outputs_of, run_graph
 from pytest_hierexport._proof.tensors import returned_arrays
-from pytest_hierexport._proof.tolerance import Array, distances, is_floating, tolerance_of
+from pytest_hierexport._proof.tolerance import Array, differing, is_floating, tolerance_of
 from pytest_hierexport._proof.unfollowed import ADVICE, drawn_anew
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 
@@ -49,7 +50,8 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
 def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) -> Iterator[Violation]:
     """Run the model, and the graph as ONNX Runtime runs it for its users, on the inputs; yield the outputs that differ.
 
-    Where something does, the model runs as it is captured, and last with the graph's choices.
+    Where something does, the model runs as it is captured. Last it makes the graph's choices, and the graph runs in
+    float64 too, which shows what ONNX Runtime rounds.
 
     Args:
         example: The model and its inputs.
@@ -63,7 +65,7 @@ def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) ->
     feeds = feeds_of(example, proto)
     run = partial(run_graph, proto, feeds, folder=path.parent, optimized=True)
     try:
-        outputs = _outputs(proto, run)
+        outputs = outputs_of(proto, run)
     except UsageError:
         # dynamo captures a model that itself refuses the types of its inputs.
         next(in_each(_MODES, partial(run_model, example)))
@@ -75,12 +77,15 @@ def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) ->
             return
     found = list(tried.values())
     inlined = onnx.inliner.inline_local_functions(proto) if proto.functions else proto
-    if has_choices(inlined):
-        best = min(tried, key=lambda mode: _count(tried[mode]))
-        run = partial(run_graph, inlined, feeds, folder=path.parent, optimized=True)
-        with suppress(ModelError), following_choices(inlined, run):
-            outputs = _outputs(inlined, run)
-            found.append(dict(_differences(inlined, outputs, run_model(example, best), tolerances)))
+    run = partial(run_graph, inlined, feeds, folder=path.parent, optimized=True)
+    with suppress(UsageError), following_choices(inlined, run):
+        returned = run_model(example, min(tried, key=lambda mode: _count(tried[mode])))
+        outputs = outputs_of(inlined, run)
+        found.append(dict(_differences(inlined, outputs, returned, tolerances)))
+        if found[-1]:
+            run = partial(run_graph, in_float64(inlined), feeds, folder=path.parent)
+            finer = [array for _, array in outputs_of(inlined, run)]
+            found.append(dict(_differences(inlined, outputs, returned, tolerances, finer)))
     anew = drawn_anew(example, path)
     for place, violation in min(found, key=_count).items():
         yield replace(violation, do=ADVICE) if place in anew else violation
@@ -91,39 +96,33 @@ def _count(found: Mapping[str, Violation]) -> float:
     return inf if _ALL in found else len(found)
 
 
-def _outputs(proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fetched]]) -> list[tuple[str, Array]]:
-    """Return the tensors of the graph's outputs with the names of these; a sequence has any number of tensors."""
-    names = [output.name for output in proto.graph.output]
-    # Each once: a list of outputs may repeat a value.
-    found = {value.name: value.arrays for value in run(list(dict.fromkeys(names)))}
-    return [(name, array) for name in names for array in found[name]]
-
-
 def _differences(
-    proto: onnx.ModelProto, found: Sequence[tuple[str, Array]], returned: Any, tolerances: Mapping[str, float]
+    proto: onnx.ModelProto,
+    found: Sequence[tuple[str, Array]],
+    returned: Any,
+    tolerances: Mapping[str, float],
+    finer: Sequence[Array] = (),
 ) -> Iterator[tuple[str, Violation]]:
     """Yield the differences between the graph's outputs and what the model returned, with their places in that."""
     expected = returned_arrays(returned, len(found))
     if len(expected) != len(found):
         yield _ALL, Violation(_ALL, f"{len(expected)}, one for each tensor the model returns", f"{len(found)}", _DO)
         return
-    # TorchScript states no dtype between inputs and outputs.
-    graph = ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(ir.from_proto(proto)).model.graph
-    inherited = coarsest(graph, lambda value: tolerance_of(dtype_name(value), tolerances))
-    for (name, array), (place, wanted) in zip(found, expected.items(), strict=True):
+    inherited = coarsest(with_types(proto).graph, lambda value: tolerance_of(dtype_name(value), tolerances))
+    for (name, array), (place, wanted), fine in zip(found, expected.items(), chain(finer, repeat(None)), strict=False):
         tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype.name, tolerances))
-        if different := _different(wanted, array, tolerance):
+        if different := _different(wanted, array, tolerance, fine):
             yield place, Violation(f"output {name} (the model's {place})", *different)
 
 
-def _different(wanted: Array, found: Array, tolerance: float) -> tuple[str, str, str] | None:
+def _different(wanted: Array, found: Array, tolerance: float, fine: Array | None) -> tuple[str, str, str] | None:
     """Return what was expected, what was found and what to do, where they differ."""
     kinds = [f"{array.dtype.name}{list(array.shape)}" for array in (wanted, found)]
     if kinds[0] != kinds[1]:
         return kinds[0], kinds[1], _DO
     floating = is_floating(wanted.dtype.name)
     one, other = (array.astype(np.float64) if floating else array for array in (wanted, found))
-    apart = distances(one, other) > tolerance if floating else one != other
+    apart = differing(one, other, tolerance, fine) if floating else one != other
     if not apart.any():
         return None
     place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), apart.shape))
