@@ -11,7 +11,7 @@ In go an example, its graph and the attribution; out comes a `Proof`, by `prove.
 4. `matching`, `both_runs`: put the calls of the model beside those of the graph.
 5. `verdict`, `lost_values`, `loose`: judge each call by the values that enter and leave its nodes.
 6. `prove`: does all this, and does it again in other ways while a call is left unproven (`crossings`, `choices`,
-   `precision`).
+   `precision`, `in_float64`).
 
 Values are compared by `fingerprints` and `tolerance`; close ones are told apart by `directions`, other forms of one are
 found by `arrangements`. `state` and `unfollowed` answer questions of rules alone.
