@@ -75,6 +75,14 @@ class Nearest(nn.Module):
         return torch.cat([near.max(0, keepdim=True)[1].flatten(), near.min(0)[1], near.argmin(0)])
 
 
+class Left(nn.Module):
+    """Chooses the largest of what is left of large numbers: rounding moves it by more than the tolerance."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = x.exp().view(1, 240)
+        return ((CODES.T @ scale.expand(40, 240)) / (scale * X[0].sum()) - 0.996).max(0)[1]
+
+
 class Both(nn.Module):
     """Puts the same equal elements in two orders."""
 
@@ -161,7 +169,7 @@ def proof(router: nn.Module, exporter: str = "auto") -> Proof:
 @pytest.mark.parametrize(
     "router",
     [
-        *(Largest, Sorted, First, Near, Highest, Nearest, Both, TwoWays),
+        *(Largest, Sorted, First, Near, Highest, Nearest, Left, Both, TwoWays),
         *(Drawn, DrawnInPlace, Coarse, Halved, Conditional),
     ],
 )
@@ -172,7 +180,7 @@ def test_call_with_choices_is_proven_by_following_the_graph(router: type[nn.Modu
 
 @pytest.mark.parametrize(
     "router",
-    [Largest, Sorted, First, Near, Highest, Nearest, Both, TwoWays, Drawn, DrawnInPlace, Coarse],
+    [Largest, Sorted, First, Near, Highest, Nearest, Left, Both, TwoWays, Drawn, DrawnInPlace, Coarse],
 )
 def test_two_runs_differ_without_following(router: type[nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[prove.__module__], "following_choices", lambda *_: nullcontext())
@@ -192,10 +200,10 @@ def test_coarser_retry_follows_choices_anew(monkeypatch: pytest.MonkeyPatch) -> 
     drawn: list[int] = []
 
     class Counting(choices._ChoiceFollower):
-        def __init__(self, rankings: Iterable[Any], draws: Iterable[Array]) -> None:
+        def __init__(self, rankings: Iterable[Any], draws: Iterable[Array], coarser: float) -> None:
             kept = list(draws)
             drawn.append(len(kept))
-            super().__init__(rankings, kept)
+            super().__init__(rankings, kept, coarser)
 
     monkeypatch.setattr(choices, "_ChoiceFollower", Counting)
     model = Routed(Drawn()).eval()

@@ -57,7 +57,7 @@ def has_choices(proto: onnx.ModelProto) -> bool:
 
 @contextmanager
 def following_choices(
-    proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fetched]]
+    proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fetched]], coarser: float = 1
 ) -> Iterator[Callable[[], None]]:
     """Let PyTorch's operations choose as the nodes of a graph do; give what lets the next run begin with the first.
 
@@ -66,6 +66,7 @@ def following_choices(
     Args:
         proto: The graph; it is as before when the context ends.
         run: Gives values of it by name: computed ones, inputs and initializers.
+        coarser: The factor on the tolerances within which elements that are put in order count as equal.
     """
     drawing = drawn(proto)
     ranking = [node for node in proto.graph.node if _ranks(node)]
@@ -74,7 +75,7 @@ def following_choices(
     sizes = np.cumsum([arrays[name].nbytes for name in drawing])
     held = {name: arrays[name] for name, size in zip(drawing, sizes, strict=True) if size <= _MOST_BYTES}
     rankings = [_Ranking.of(node, arrays[node.input[0]], arrays[_places(node)]) for node in ranking]
-    with holding(proto, held), _ChoiceFollower(rankings, held.values()) as follower:
+    with holding(proto, held), _ChoiceFollower(rankings, held.values(), coarser) as follower:
         yield follower.restart
 
 
@@ -137,13 +138,14 @@ class _ChoiceFollower(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, rankings: Iterable[_Ranking], draws: Iterable[Array]) -> None:
+    def __init__(self, rankings: Iterable[_Ranking], draws: Iterable[Array], coarser: float) -> None:
         """Follow the rankings and, in their order, the random numbers of a graph."""
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate its modes
         self._rankings = grouped(
             rankings, lambda ranking: (ranking.elements.shape, ranking.places.shape, ranking.descending)
         )
         self._held = list(draws)
+        self._coarser = coarser
         self.restart()
 
     def restart(self) -> None:
@@ -191,7 +193,8 @@ class _ChoiceFollower(TorchDispatchMode):
         values = np.take_along_axis(elements, places.numpy(force=True), dim)
         for ranking in self._rankings.get((tensor.shape, places.shape, is_descending), ()):
             other = ranking.elements.astype(np.float64)
-            tolerance = max(map(tolerance_of, (str(tensor.dtype).removeprefix("torch."), ranking.elements.dtype.name)))
+            names = str(tensor.dtype).removeprefix("torch."), ranking.elements.dtype.name
+            tolerance = self._coarser * max(map(tolerance_of, names))
             if ranking.axis % tensor.ndim != dim % tensor.ndim or (distances(elements, other) > tolerance).any():
                 continue
             taken = np.take_along_axis(elements, ranking.places, dim)

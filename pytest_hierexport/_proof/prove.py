@@ -123,7 +123,8 @@ def run_both(example: Runnable, proto: onnx.ModelProto, attribution: Attribution
 
 _COARSER = 10
 """The factor on the tolerances in the retries that measure rounding as well: RT-DETR takes a softmax of large numbers,
-VITS an exponential, pe_audio adds small numbers to a product of large ones."""
+VITS an exponential, pe_audio adds small numbers to a product of large ones. DAC needs it for its choices, too: each of
+its quantizers takes the nearest code of what is left of large numbers."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ class _Pairing:
         run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
         with suppress(UsageError):
             for measured in (False, True) if has_choices(self.proto) else (True,):
-                with following_choices(self.proto, run) as restart:
+                with following_choices(self.proto, run, _COARSER if measured else 1) as restart:
                     found = self._eager_run(*way, restart if measured else None, by_operation=by_operation)
                     proof = self._judged(*found)
                     finer = replace(self, proto=in_float64(self.proto)) if measured else self
