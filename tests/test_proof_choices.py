@@ -83,6 +83,13 @@ class Left(nn.Module):
         return ((CODES.T @ scale.expand(40, 240)) / (scale * X[0].sum()) - 0.996).max(0)[1]
 
 
+class Similar(nn.Module):
+    """Puts twice in order what lies within the tolerance of each other, in steps of a thousandth."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([(1e4 + sign * x.tanh().flatten()).sort()[1] for sign in (0.4, -0.4)])
+
+
 class Both(nn.Module):
     """Puts the same equal elements in two orders."""
 
@@ -169,7 +176,7 @@ def proof(router: nn.Module, exporter: str = "auto") -> Proof:
 @pytest.mark.parametrize(
     "router",
     [
-        *(Largest, Sorted, First, Near, Highest, Nearest, Left, Both, TwoWays),
+        *(Largest, Sorted, First, Near, Highest, Nearest, Left, Similar, Both, TwoWays),
         *(Drawn, DrawnInPlace, Coarse, Halved, Conditional),
     ],
 )
@@ -180,7 +187,7 @@ def test_call_with_choices_is_proven_by_following_the_graph(router: type[nn.Modu
 
 @pytest.mark.parametrize(
     "router",
-    [Largest, Sorted, First, Near, Highest, Nearest, Left, Both, TwoWays, Drawn, DrawnInPlace, Coarse],
+    [Largest, Sorted, First, Near, Highest, Nearest, Left, Similar, Both, TwoWays, Drawn, DrawnInPlace, Coarse],
 )
 def test_two_runs_differ_without_following(router: type[nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[prove.__module__], "following_choices", lambda *_: nullcontext())

@@ -191,21 +191,32 @@ class _ChoiceFollower(TorchDispatchMode):
         is_descending = given[descending] if isinstance(descending, str) else descending
         elements = _array(tensor)
         values = np.take_along_axis(elements, places.numpy(force=True), dim)
-        for ranking in self._rankings.get((tensor.shape, places.shape, is_descending), ()):
-            other = ranking.elements.astype(np.float64)
-            names = str(tensor.dtype).removeprefix("torch."), ranking.elements.dtype.name
-            tolerance = self._coarser * max(map(tolerance_of, names))
-            if ranking.axis % tensor.ndim != dim % tensor.ndim or (distances(elements, other) > tolerance).any():
-                continue
+        for moved, ranking in self._near(tensor, places, dim, is_descending=is_descending):
             taken = np.take_along_axis(elements, ranking.places, dim)
             # Without `sorted`, any order of the same elements is right.
             pair = (taken, values) if given.get("sorted", True) else (np.sort(taken, dim), np.sort(values, dim))
             # Elements that rounding exchanged lie no farther apart than both were moved.
-            if _farthest(*pair) <= 2 * _farthest(elements, other):
+            if _farthest(*pair) <= 2 * moved:
                 places.copy_(torch.from_numpy(ranking.places))
                 for each in chosen:
                     each.copy_(tensor.gather(dim, places))
                 return
+
+    def _near(
+        self, tensor: torch.Tensor, places: torch.Tensor, dim: int, *, is_descending: bool
+    ) -> list[tuple[float, _Ranking]]:
+        """Return the rankings of the same elements and how far these were moved, the nearest first.
+
+        The quantizers of XCodec put elements in order that are nearly those of the quantizer before.
+        """
+        elements, dtype = _array(tensor), str(tensor.dtype).removeprefix("torch.")
+        found: list[tuple[float, _Ranking]] = []
+        for ranking in self._rankings.get((tensor.shape, places.shape, is_descending), ()):
+            other = ranking.elements.astype(np.float64)
+            tolerance = self._coarser * max(map(tolerance_of, (dtype, ranking.elements.dtype.name)))
+            if ranking.axis % tensor.ndim == dim % tensor.ndim and (distances(elements, other) <= tolerance).all():
+                found.append((_farthest(elements, other), ranking))
+        return sorted(found, key=lambda pair: pair[0])
 
 
 def _array(tensor: torch.Tensor) -> Array:
