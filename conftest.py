@@ -16,5 +16,5 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Refuse parameters in a set: each worker has another order of them, and pytest-xdist then runs no test at all."""
     for mark in metafunc.definition.iter_markers("parametrize"):
-        if isinstance(mark.args[1], set | frozenset):
+        if any(isinstance(given, set | frozenset) for given in (*mark.args, *mark.kwargs.values())):
             raise pytest.UsageError(f"{metafunc.definition.nodeid}: expected a list of parameters, got a set: sort it")

@@ -22,10 +22,11 @@ import onnx
 import onnx_ir as ir
 
 from pytest_hierexport._onnx.graph import subgraphs_ir
+from pytest_hierexport._onnx.models import with_types
 from pytest_hierexport._proof.inlining import captured, name_of
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
-from pytest_hierexport._proof.tolerance import Array
+from pytest_hierexport._proof.tolerance import Array, tolerance_of
 from pytest_hierexport._proof.values import COARSEST, Candidates, Values
 
 _GROWTH = 4.0
@@ -154,6 +155,16 @@ def coarsest(
         for value in node.outputs:
             found[name_of(value)] = max(inherited, stated(value), measured(value, inherited))
     return found
+
+
+def stated_tolerances(proto: onnx.ModelProto, stated: Mapping[str, float]) -> dict[str, float]:
+    """Return the tolerance of each computed value, its inherited one among that, by the dtypes that the file states.
+
+    Args:
+        proto: The graph.
+        stated: Tolerances by dtype name that replace the dtypes' own.
+    """
+    return coarsest(with_types(proto).graph, lambda value: tolerance_of(dtype_name(value), stated))
 
 
 def dtype_name(value: ir.Value) -> str:

@@ -191,7 +191,9 @@ class _ChoiceFollower(TorchDispatchMode):
         is_descending = given[descending] if isinstance(descending, str) else descending
         elements = _array(tensor)
         values = np.take_along_axis(elements, places.numpy(force=True), dim)
-        for moved, ranking in self._near(tensor, places, dim, is_descending=is_descending):
+        same_shapes = self._rankings.get((tensor.shape, places.shape, is_descending), ())
+        own_tolerance = tolerance_of(str(tensor.dtype).removeprefix("torch."))
+        for moved, ranking in self._near(same_shapes, elements, dim, own_tolerance):
             taken = np.take_along_axis(elements, ranking.places, dim)
             # Without `sorted`, any order of the same elements is right.
             pair = (taken, values) if given.get("sorted", True) else (np.sort(taken, dim), np.sort(values, dim))
@@ -203,18 +205,17 @@ class _ChoiceFollower(TorchDispatchMode):
                 return
 
     def _near(
-        self, tensor: torch.Tensor, places: torch.Tensor, dim: int, *, is_descending: bool
+        self, rankings: Iterable[_Ranking], elements: Array, dim: int, own_tolerance: float
     ) -> list[tuple[float, _Ranking]]:
         """Return the rankings of the same elements and how far these were moved, the nearest first.
 
         The quantizers of XCodec put elements in order that are nearly those of the quantizer before.
         """
-        elements, dtype = _array(tensor), str(tensor.dtype).removeprefix("torch.")
         found: list[tuple[float, _Ranking]] = []
-        for ranking in self._rankings.get((tensor.shape, places.shape, is_descending), ()):
+        for ranking in rankings:
             other = ranking.elements.astype(np.float64)
-            tolerance = self._coarser * max(map(tolerance_of, (dtype, ranking.elements.dtype.name)))
-            if ranking.axis % tensor.ndim == dim % tensor.ndim and (distances(elements, other) <= tolerance).all():
+            tolerance = self._coarser * max(own_tolerance, tolerance_of(ranking.elements.dtype.name))
+            if ranking.axis % elements.ndim == dim % elements.ndim and (distances(elements, other) <= tolerance).all():
                 found.append((_farthest(elements, other), ranking))
         return sorted(found, key=lambda pair: pair[0])
 

@@ -17,7 +17,8 @@ from collections.abc import Hashable, Iterator, Mapping
 
 import onnx
 
-from pytest_hierexport._onnx.loading import import_runtime, options_to_load, runtime_errors
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.loading import import_runtime, options_to_load, runtime_errors_told
 from pytest_hierexport._onnx.models import with_types
 
 _SINGLE, _DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
@@ -67,10 +68,9 @@ def _has_kernel(node: onnx.NodeProto, dtypes: Mapping[str, int], proto: onnx.Mod
     model = onnx.helper.make_model(graph, opset_imports=proto.opset_import, ir_version=proto.ir_version)
     options = options_to_load("DISABLE_ALL")
     try:
-        import_runtime().InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        if type(error).__module__ != runtime_errors().__name__:
-            raise
+        with runtime_errors_told(graph, loaded=False):
+            import_runtime().InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except UsageError:
         return False
     return True
 

@@ -17,9 +17,8 @@ import onnx.inliner
 
 from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._onnx.models import with_types
 from pytest_hierexport._onnx.storage import load_proto
-from pytest_hierexport._proof.candidates import coarsest, dtype_name
+from pytest_hierexport._proof.candidates import stated_tolerances
 from pytest_hierexport._proof.choices import following_choices
 from pytest_hierexport._proof.eager import Mode, in_each, run_model
 from pytest_hierexport._proof.feeds import feeds_of
@@ -70,9 +69,10 @@ def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) ->
         # dynamo captures a model that itself refuses the types of its inputs.
         next(in_each(_MODES, partial(run_model, example)))
         raise
+    inherited = stated_tolerances(proto, tolerances)
     tried: dict[Mode, dict[str, Violation]] = {}
     for mode, returned in in_each(_MODES, partial(run_model, example)):
-        tried[mode] = dict(_differences(proto, outputs, returned, tolerances))
+        tried[mode] = dict(_differences(outputs, returned, tolerances, inherited))
         if not tried[mode]:
             return
     found = list(tried.values())
@@ -81,11 +81,12 @@ def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) ->
     with suppress(UsageError), following_choices(inlined, run):
         returned = run_model(example, min(tried, key=lambda mode: _count(tried[mode])))
         outputs = outputs_of(inlined, run)
-        found.append(dict(_differences(inlined, outputs, returned, tolerances)))
+        inherited = stated_tolerances(inlined, tolerances)
+        found.append(dict(_differences(outputs, returned, tolerances, inherited)))
         if found[-1]:
             run = partial(run_graph, in_float64(inlined), feeds, folder=path.parent)
             finer = [array for _, array in outputs_of(inlined, run)]
-            found.append(dict(_differences(inlined, outputs, returned, tolerances, finer)))
+            found.append(dict(_differences(outputs, returned, tolerances, inherited, finer)))
     anew = drawn_anew(example, path)
     for place, violation in min(found, key=_count).items():
         yield replace(violation, do=ADVICE) if place in anew else violation
@@ -97,10 +98,10 @@ def _count(found: Mapping[str, Violation]) -> float:
 
 
 def _differences(
-    proto: onnx.ModelProto,
     found: Sequence[tuple[str, Array]],
     returned: Any,
     tolerances: Mapping[str, float],
+    inherited: Mapping[str, float],
     finer: Sequence[Array] = (),
 ) -> Iterator[tuple[str, Violation]]:
     """Yield the differences between the graph's outputs and what the model returned, with their places in that."""
@@ -108,7 +109,6 @@ def _differences(
     if len(expected) != len(found):
         yield _ALL, Violation(_ALL, f"{len(expected)}, one for each tensor the model returns", f"{len(found)}", _DO)
         return
-    inherited = coarsest(with_types(proto).graph, lambda value: tolerance_of(dtype_name(value), tolerances))
     for (name, array), (place, wanted), fine in zip(found, expected.items(), chain(finer, repeat(None)), strict=False):
         tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype.name, tolerances))
         if different := _different(wanted, array, tolerance, fine):
