@@ -1,4 +1,4 @@
-"""Models of other libraries: does one of the captures export them, and are their tags proven?
+"""Models of other libraries: does a capture export them, with proven tags and the model's numbers?
 
     python -m benchmarks.libraries --log libraries.jsonl [--only spandrel/SwinIR,timm/xcit] [--first 10] [--jobs 2]
 

@@ -1,4 +1,4 @@
-"""Every model type that transformers has: does one of the captures export it, and are its tags proven?
+"""Every model type that transformers has: does a capture export it, with proven tags and the model's numbers?
 
     python -m benchmarks.model_types --log types.jsonl [--only bert,gpt2] [--first 10] [--jobs 2] [--timeout 600]
 

@@ -1,8 +1,8 @@
-"""What becomes of many models that an exporter is asked for: how many are exported, and are their tags proven?
+"""What becomes of many models that an exporter is asked for: are they exported, are tags proven, numbers the model's?
 
-Each model is made and exported in a process of its own; the proof then judges every module call. A model that cannot be
-made is counted apart: nothing was asked of an exporter there. With `--log` every outcome is kept as a line of JSON, and
-a later run goes on where that one stopped.
+Each model is made and exported in a process of its own; the proof then judges every module call, and MUST-006 the
+outputs. A model that cannot be made is counted apart: nothing was asked of an exporter there. With `--log` every
+outcome is kept as a line of JSON, and a later run goes on where that one stopped.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 ONE = "--one"
 EXPORTED, NOT_EXPORTED, NOT_BUILT = "exported", "not exported", "not built"
@@ -80,12 +81,14 @@ class Outcome:
     untagged: int = 0
     derived: int = 0
     contaminated: int = 0
+    numbers: list[str] = field(default_factory=list)
+    """Where the outputs differ from the model's, and how."""
     error: str = ""
 
     @property
     def exact(self) -> bool:
-        """Whether nothing at all is to be said against the tags."""
-        return not (self.error or self.unproven or self.untagged or self.derived or self.contaminated)
+        """Whether nothing at all is to be said against the tags and the numbers."""
+        return not (self.error or self.unproven or self.untagged or self.derived or self.contaminated or self.numbers)
 
 
 def _options(arguments: Sequence[str], program: str) -> argparse.Namespace:
@@ -127,6 +130,8 @@ def _ask(name: str, build: Callable[[str], object]) -> Outcome:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._errors import HierexportError
     from pytest_hierexport._proof import prove
+    from pytest_hierexport._rules import must_006
+    from pytest_hierexport._rules.base import ExportedCase
 
     started = time.perf_counter()
     case = Case(name, partial(build, name), f"{ONE} {name}")
@@ -135,17 +140,21 @@ def _ask(name: str, build: Callable[[str], object]) -> Outcome:
     except HierexportError as error:
         return Outcome(name, NOT_BUILT, error=str(error))
     example.model.eval()
-    try:
-        exported = export(example.model, example.args, example.kwargs)
-    except HierexportError as error:
-        return Outcome(name, NOT_EXPORTED, seconds=time.perf_counter() - started, error=str(error))
-    seconds = time.perf_counter() - started
-    coverage = exported.attribution.coverage()
-    try:
-        proof = prove(example, exported.model, exported.attribution)
-    except HierexportError as error:
-        # What torch wrote down does not run: there is nothing to compare the model with.
-        return Outcome(name, EXPORTED, exported.exporter, seconds, error=f"not proven: {error}")
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        try:
+            exported = export(example.model, example.args, example.kwargs, path=path)
+        except HierexportError as error:
+            return Outcome(name, NOT_EXPORTED, seconds=time.perf_counter() - started, error=str(error))
+        seconds = time.perf_counter() - started
+        coverage = exported.attribution.coverage()
+        violations = must_006.check(ExportedCase(case, path, example, exported.exporter))
+        numbers = [f"{it.where}: expected {it.expected}, found {it.found}" for it in violations]
+        try:
+            proof = prove(example, exported.model, exported.attribution)
+        except HierexportError as error:
+            # What torch wrote down does not run: there is nothing to compare the model with.
+            return Outcome(name, EXPORTED, exported.exporter, seconds, numbers=numbers, error=f"not proven: {error}")
     return Outcome(
         name,
         EXPORTED,
@@ -157,6 +166,7 @@ def _ask(name: str, build: Callable[[str], object]) -> Outcome:
         coverage["untagged"],
         coverage["derived"],
         len(proof.contaminated),
+        numbers,
     )
 
 
@@ -167,6 +177,8 @@ def _print_outcome(outcome: Outcome) -> None:
         print(f"  {outcome.derived} derived, {outcome.untagged} untagged, {outcome.contaminated} contaminated")
     for name, reason in outcome.unproven.items():
         print(f"  {name or 'root'}: {reason}")
+    for number in outcome.numbers:
+        print(f"  {number}")
 
 
 def _print_totals(outcomes: Sequence[Outcome]) -> None:
@@ -182,5 +194,6 @@ def _print_totals(outcomes: Sequence[Outcome]) -> None:
     print(f"module calls: {sum(verdicts.values())}, {dict(verdicts)}")
     print(f"proven, of those proven, unproven and ambiguous: {verdicts['proven'] / max(counted, 1):.3%}")
     print(f"nodes: {nodes}, derived {sum(o.derived for o in exported)}, untagged {sum(o.untagged for o in exported)}")
+    print(f"outputs differ from the model's: {sum(bool(outcome.numbers) for outcome in exported)}")
     print(f"exported and not to be run: {sum(bool(outcome.error) for outcome in exported)}")
     print(f"models without anything to say against: {sum(outcome.exact for outcome in exported)}")
