@@ -25,12 +25,12 @@ import plain_models
 import toy_models
 from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.exporting import export_case
+from pytest_hierexport._child import ChildProcess
 from pytest_hierexport._errors import NoVerdictError
 from pytest_hierexport._onnx.difference import bare, differences
 from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._rules import peer
 from pytest_hierexport._rules.base import ExportedCase
-from pytest_hierexport._rules.child import ChildProcess
 from pytest_hierexport._rules.plain import export_there, plain_process
 from toys import breaks, case_of, damaged, exported, with_metadata
 

@@ -6,8 +6,8 @@ infinity where the model has them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from onnx import numpy_helper
 
 from pytest_hierexport import export
 from pytest_hierexport._cases import Example
+from pytest_hierexport._proof.session import Fetched, run_graph
+from pytest_hierexport._rules import must_006
 from pytest_hierexport._rules.base import ExportedCase
 from toys import breaks, case_of, damaged, exported
 
@@ -158,6 +160,52 @@ def test_a_case_may_state_how_much_it_bears(tolerance: float, found: bool, whole
     stated = {"float32": tolerance, "float16": tolerance}
     case = damaged(whole, tmp_path, one_weight(1 + 1e-4), tolerances=stated)
     assert bool(breaks("MUST-006", case)) is found
+
+
+class Largest(torch.nn.Module):
+    """Gives the place of the largest of a few numbers, of which two lie near each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(3, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * self.scale).argmax(-1)
+
+
+@pytest.mark.parametrize("tolerances", [{}, {"float32": 1e-3}], ids=["own", "stated"])
+def test_stated_tolerances_hold_for_what_is_put_in_order(tolerances: dict[str, float], tmp_path: Path) -> None:
+    whole = exported(tmp_path, lambda: (Largest().eval(), (torch.tensor([[1.0, 2.0, 3.0, 3.001]] * 3),)))
+    case = damaged(whole, tmp_path / "damaged", one_weight(1 - 5e-4), tolerances=tolerances)
+    assert bool(breaks("MUST-006", case)) is (not tolerances)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_advice_where_optimizing_changes_numbers(
+    factor: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of two outputs, the graph is wrong in one, and the runtime's optimizations change both or the same."""
+
+    def run(*args: Any, optimized: bool = False, **options: Any) -> Iterator[Fetched]:
+        for value in run_graph(*args, **options):
+            yield replace(value, arrays=tuple(array * (factor if optimized else 1) for array in value.arrays))
+
+    whole = exported(tmp_path, lambda: (Twice().eval(), (torch.rand(3, 4),)))
+    monkeypatch.setattr(must_006, "run_graph", run)
+    found = breaks("MUST-006", damaged(whole, tmp_path / "damaged", one_weight(1.1)))
+    advice = ["optimizations off" in violation.do for violation in found]
+    assert advice == ([False] if factor == 1 else [False, True])
+
+
+class Twice(torch.nn.Module):
+    """Scales its input in two ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.rand(3, 4) + 1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * self.scale, x.exp()
 
 
 def test_model_that_refuses_its_inputs_is_told_of_first(tmp_path: Path) -> None:

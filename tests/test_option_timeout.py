@@ -13,11 +13,11 @@ import pytest
 
 from fatal_runs import Runs
 from projects import Project
+from pytest_hierexport._child import ChildProcess
 from pytest_hierexport._pytest.crashes import Hang, HangFiles
 from pytest_hierexport._pytest.guard import dump_stacks
 from pytest_hierexport._pytest.options import OPTIONS
 from pytest_hierexport._pytest.time_limit import TimedOut, TimeLimit
-from pytest_hierexport._rules.child import ChildProcess
 from pytest_hierexport._stages import IDLE, listening, stage
 
 HANGING = """

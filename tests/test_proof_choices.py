@@ -207,10 +207,10 @@ def test_coarser_retry_follows_choices_anew(monkeypatch: pytest.MonkeyPatch) -> 
     drawn: list[int] = []
 
     class Counting(choices._ChoiceFollower):
-        def __init__(self, rankings: Iterable[Any], draws: Iterable[Array], coarser: float) -> None:
+        def __init__(self, rankings: Iterable[Any], draws: Iterable[Array], tolerance: Callable[[str], float]) -> None:
             kept = list(draws)
             drawn.append(len(kept))
-            super().__init__(rankings, kept, coarser)
+            super().__init__(rankings, kept, tolerance)
 
     monkeypatch.setattr(choices, "_ChoiceFollower", Counting)
     model = Routed(Drawn()).eval()

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from pytest_hierexport._cases import Case, Example
+from pytest_hierexport._child import ChildEndedError
 from pytest_hierexport._errors import DiskFullError, ExportError, UsageError
 from pytest_hierexport._proof.state import state_digests
 from pytest_hierexport._rules import must_008 as repeats
 from pytest_hierexport._rules.base import ExportedCase
-from pytest_hierexport._rules.child import ChildEndedError
 
 
 def nothing() -> object:

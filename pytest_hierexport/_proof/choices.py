@@ -57,7 +57,9 @@ def has_choices(proto: onnx.ModelProto) -> bool:
 
 @contextmanager
 def following_choices(
-    proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fetched]], coarser: float = 1
+    proto: onnx.ModelProto,
+    run: Callable[[Sequence[str]], Iterable[Fetched]],
+    tolerance: Callable[[str], float] = tolerance_of,
 ) -> Iterator[Callable[[], None]]:
     """Let PyTorch's operations choose as the nodes of a graph do; give what lets the next run begin with the first.
 
@@ -66,7 +68,7 @@ def following_choices(
     Args:
         proto: The graph; it is as before when the context ends.
         run: Gives values of it by name: computed ones, inputs and initializers.
-        coarser: The factor on the tolerances within which elements that are put in order count as equal.
+        tolerance: Gives the relative tolerance, by dtype, within which elements that are put in order count as equal.
     """
     drawing = drawn(proto)
     ranking = [node for node in proto.graph.node if _ranks(node)]
@@ -75,7 +77,7 @@ def following_choices(
     sizes = np.cumsum([arrays[name].nbytes for name in drawing])
     held = {name: arrays[name] for name, size in zip(drawing, sizes, strict=True) if size <= _MOST_BYTES}
     rankings = [_Ranking.of(node, arrays[node.input[0]], arrays[_places(node)]) for node in ranking]
-    with holding(proto, held), _ChoiceFollower(rankings, held.values(), coarser) as follower:
+    with holding(proto, held), _ChoiceFollower(rankings, held.values(), tolerance) as follower:
         yield follower.restart
 
 
@@ -138,14 +140,14 @@ class _ChoiceFollower(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, rankings: Iterable[_Ranking], draws: Iterable[Array], coarser: float) -> None:
+    def __init__(self, rankings: Iterable[_Ranking], draws: Iterable[Array], tolerance: Callable[[str], float]) -> None:
         """Follow the rankings and, in their order, the random numbers of a graph."""
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate its modes
         self._rankings = grouped(
             rankings, lambda ranking: (ranking.elements.shape, ranking.places.shape, ranking.descending)
         )
         self._held = list(draws)
-        self._coarser = coarser
+        self._tolerance = tolerance
         self.restart()
 
     def restart(self) -> None:
@@ -192,7 +194,7 @@ class _ChoiceFollower(TorchDispatchMode):
         elements = _array(tensor)
         values = np.take_along_axis(elements, places.numpy(force=True), dim)
         same_shapes = self._rankings.get((tensor.shape, places.shape, is_descending), ())
-        own_tolerance = tolerance_of(str(tensor.dtype).removeprefix("torch."))
+        own_tolerance = self._tolerance(str(tensor.dtype).removeprefix("torch."))
         for moved, ranking in self._near(same_shapes, elements, dim, own_tolerance):
             taken = np.take_along_axis(elements, ranking.places, dim)
             # Without `sorted`, any order of the same elements is right.
@@ -214,7 +216,7 @@ class _ChoiceFollower(TorchDispatchMode):
         found: list[tuple[float, _Ranking]] = []
         for ranking in rankings:
             other = ranking.elements.astype(np.float64)
-            tolerance = self._coarser * max(own_tolerance, tolerance_of(ranking.elements.dtype.name))
+            tolerance = max(own_tolerance, self._tolerance(ranking.elements.dtype.name))
             if ranking.axis % elements.ndim == dim % elements.ndim and (distances(elements, other) <= tolerance).all():
                 found.append((_farthest(elements, other), ranking))
         return sorted(found, key=lambda pair: pair[0])

@@ -217,7 +217,8 @@ class _Pairing:
         run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
         with suppress(UsageError):
             for measured in (False, True) if has_choices(self.proto) else (True,):
-                with following_choices(self.proto, run, _COARSER if measured else 1) as restart:
+                tolerance = Values(self.tolerances, _COARSER if measured else 1).tolerance
+                with following_choices(self.proto, run, tolerance) as restart:
                     found = self._eager_run(*way, restart if measured else None, by_operation=by_operation)
                     proof = self._judged(*found)
                     finer = replace(self, proto=in_float64(self.proto)) if measured else self

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hierexport._cases import Case
+from pytest_hierexport._child import end_all
 from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._files.temporary import keep_temporary_files_in
 from pytest_hierexport._pytest import collection
@@ -24,7 +25,6 @@ from pytest_hierexport._pytest.terminal import print_summary
 from pytest_hierexport._pytest.workers import is_worker
 from pytest_hierexport._report.results import SNAPSHOT
 from pytest_hierexport._rules.base import Rule
-from pytest_hierexport._rules.child import end_all
 from pytest_hierexport._stages import listening
 from pytest_hierexport._text import first_names, one_line, printable
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from pytest_hierexport._cases import Example
+from pytest_hierexport._child import ChildEndedError, ChildProcess
 from pytest_hierexport._errors import HierexportError, NoVerdictError, UsageError, disk_full, lack_of_room
 from pytest_hierexport._files.paths import absolute, digest
 from pytest_hierexport._files.temporary import keep_temporary_files_in, temporary_folder
@@ -27,7 +28,6 @@ from pytest_hierexport._onnx.sidecar import sidecar_path
 from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._proof.state import call_digests, state_digests
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
-from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
 from pytest_hierexport._rules.plain import plain_repeats
 
 _SAME = "the same from a second process, under another hash seed"

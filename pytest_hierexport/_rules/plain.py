@@ -18,6 +18,7 @@ import onnx_ir as ir
 import torch
 
 from pytest_hierexport._cases import Example
+from pytest_hierexport._child import ChildEndedError, ChildProcess
 from pytest_hierexport._errors import NoVerdictError, TagError, in_words, raise_if_disk_full
 from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._export.dynamo.capturer import at_each_program, remove_fakes
@@ -32,7 +33,6 @@ from pytest_hierexport._onnx.graph import graph_inputs
 from pytest_hierexport._onnx.sidecar import sidecar_beside
 from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._rules.base import ExportedCase
-from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
 from pytest_hierexport._rules.peer import PEERS, plain_export, save
 
 _OURS = ("pytest_hierexport._export",)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from processes import interruptible
+from pytest_hierexport._child import ChildEndedError, ChildProcess, end_all
 from pytest_hierexport._errors import CrashError
-from pytest_hierexport._rules.child import ChildEndedError, ChildProcess, end_all
 
 SERVER = """
 import json, os, signal, sys, time

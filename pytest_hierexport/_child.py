@@ -1,4 +1,8 @@
-"""Runs a Python process that answers requests: the plain exporter of MUST-005, the second export of MUST-008."""
+"""Runs a Python process that answers requests.
+
+In go Python's arguments and a request; out comes what the process answers, by :meth:`ChildProcess.ask`. The plain
+exporter of MUST-005 and the second export of MUST-008 run in such processes.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +56,9 @@ class _Process(subprocess.Popen[str]):
 
 
 class ChildProcess:
-    """A process that runs `peer.serve`: it imports torch once for all requests, and ends with this process.
+    """A process that answers each line of JSON with another, as `_rules/peer.py` does, and ends with this process.
 
-    It starts at the first request, and again at the next one after it has ended.
+    It imports torch once for all requests. It starts at the first request, and anew at the next one after it has ended.
 
     Args:
         arguments: Python's arguments: the file or module that serves, with its options.
