@@ -89,7 +89,7 @@ def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) ->
 
 
 def _closer(
-    run_model: Callable[[], Any],
+    run_eagerly: Callable[[], Any],
     proto: onnx.ModelProto,
     feeds: Mapping[str, Array],
     folder: Path,
@@ -104,7 +104,7 @@ def _closer(
     run = partial(run_graph, inlined, feeds, folder=folder, optimized=True)
     with following_choices(inlined, run, partial(tolerance_of, stated=tolerances)):
         inherited = stated_tolerances(inlined, tolerances)
-        differences = partial(_differences, run_model(), tolerances, inherited)
+        differences = partial(_differences, run_eagerly(), tolerances, inherited)
         outputs = outputs_of(inlined, run)
         yield (found := dict(differences(outputs)))
         if found:
