@@ -1,6 +1,6 @@
 """Computes any values of an ONNX graph.
 
-ONNX Runtime computes them, in batches of bounded memory; onnx's reference evaluator where it has no kernel.
+ONNX Runtime computes them, in parts of bounded memory; onnx's reference evaluator where it has no kernel.
 
 In go a graph, its inputs and the names of values; out come these values, by :func:`run_graph`.
 """
@@ -11,6 +11,7 @@ import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ from onnx_ir import serde
 
 from pytest_hierexport._onnx.graph import cannot_run
 from pytest_hierexport._onnx.loading import import_runtime, ort_value, runtime_errors, runtime_errors_told
+from pytest_hierexport._proof.parts import Cutter, model_of
 from pytest_hierexport._proof.tolerance import Array
 
 BUDGET = 1 << 30
-"""How many bytes of values one session may hold at once."""
+"""How many bytes of wanted values one session may hold at once; it also holds what later sessions read."""
 _UNKNOWN = 64
 """The size assumed for an unknown dimension when a session's memory is estimated."""
 _UNTYPED = 1 << 20
@@ -59,19 +61,22 @@ def run_graph(
         feeds: The elements of the graph's inputs.
         wanted: Names of values of the main graph, inputs and initializers included.
         folder: The folder of the external data; None where the model holds its data itself.
-        optimized: Whether ONNX Runtime optimizes the graph, as it does for its users.
+        optimized: Whether ONNX Runtime optimizes the graph, as it does for its users: all of it, in one session.
 
     Raises:
         UsageError: The graph does not run on these inputs.
     """
     errors, done = runtime_errors(), 0
+    parts = [*batches(wanted, dict.fromkeys(wanted, 0) if optimized else _sizes(proto, feeds))]
     with runtime_errors_told(proto.graph):
         try:
-            for part in batches(wanted, _sizes(proto, feeds)):
-                with _outputs(proto, part):
-                    session = _session(proto, folder, optimized=optimized)
-                yield from _run(session, part, feeds)
-                done += len(part)
+            if len(parts) == 1:
+                values = _run_whole(proto, feeds, wanted, folder, optimized=optimized)
+            else:
+                values = _run_parts(proto, feeds, parts, folder)
+            for value in values:
+                yield value
+                done += 1
         except (errors.NotImplemented, errors.InvalidGraph) as lacking:
             yield from _run_reference(proto, feeds, wanted[done:], folder, lacking)
 
@@ -110,17 +115,59 @@ def run_each(
         session = _session(proto, folder, optimized=False)
     with runtime_errors_told(proto.graph):
         for each in feeds:
-            yield list(_run(session, wanted, each))
+            yield list(_fetched_each(wanted, _run(session, wanted, _given(each))))
 
 
-def _run(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> Iterator[Fetched]:
-    inputs = {name: ort_value(array) for name, array in feeds.items()}
+def _run_whole(
+    proto: onnx.ModelProto, feeds: Mapping[str, Array], wanted: Sequence[str], folder: Path | None, *, optimized: bool
+) -> Iterator[Fetched]:
+    with _outputs(proto, wanted):
+        session = _session(proto, folder, optimized=optimized)
+    yield from _fetched_each(wanted, _run(session, wanted, _given(feeds)))
+
+
+def _run_parts(
+    proto: onnx.ModelProto, feeds: Mapping[str, Array], parts: Sequence[Sequence[str]], folder: Path | None
+) -> Iterator[Fetched]:
+    """Run the graph in parts. A tensor that a later part reads is held; anything else is computed again."""
+    cutter, given, held = Cutter(proto.graph), _given(feeds), dict[str, Any]()
+    for position, wanted in enumerate(parts):
+        part = cutter.part(wanted, held)
+        later = cutter.part(chain.from_iterable(parts[position + 1 :]), {*part.outputs(), *held})
+        declared = [_declared(name, held[name]) for name in sorted(part.taken)]
+        names = list(dict.fromkeys((*wanted, *sorted(later.taken - held.keys()))))
+        model = model_of(proto, part.nodes, declared, names)
+        taken = {value.name: (held | given)[value.name] for value in model.graph.input}
+        found = _run(_session(model, folder, optimized=False), names, taken)
+        held = {name: value for name, value in (held | found).items() if name in later.taken and _is_tensor(value)}
+        yield from _fetched_each(wanted, found)
+
+
+def _given(feeds: Mapping[str, Array]) -> dict[str, Any]:
+    return {name: ort_value(array) for name, array in feeds.items()}
+
+
+def _declared(name: str, value: Any) -> onnx.ValueInfoProto:
+    return onnx.helper.make_tensor_value_info(name, value.element_type(), None)
+
+
+def _run(session: Any, names: Sequence[str], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return tensors as values of ONNX Runtime, sequences of tensors as lists of arrays, and nothing else."""
     kinds = {output.name: output.type for output in session.get_outputs()}
-    odd = dict.fromkeys(name for name in names if kinds[name].startswith(_NO_NUMPY))
-    plain = [name for name in names if name not in odd and kinds[name].startswith(("tensor(", "seq(tensor("))]
-    found = dict(zip(plain, session.run(plain, inputs) if plain else (), strict=True))
-    found |= zip(odd, map(_array, session.run_with_ort_values([*odd], inputs)) if odd else (), strict=True)
-    yield from (_fetched(name, found.get(name)) for name in names)
+    tensors = [name for name in dict.fromkeys(names) if kinds[name].startswith("tensor(")]
+    sequences = [name for name in dict.fromkeys(names) if kinds[name].startswith("seq(tensor(")]
+    found = dict(zip(tensors, session.run_with_ort_values(tensors, inputs) if tensors else (), strict=True))
+    return found | dict(zip(sequences, session.run(sequences, inputs) if sequences else (), strict=True))
+
+
+def _is_tensor(value: Any) -> bool:
+    return not isinstance(value, list)
+
+
+def _fetched_each(names: Iterable[str], found: Mapping[str, Any]) -> Iterator[Fetched]:
+    for name in names:
+        value = found.get(name)
+        yield _fetched(name, value if value is None or isinstance(value, list) else _array(value))
 
 
 def _fetched(name: str, value: Any) -> Fetched:
@@ -131,6 +178,9 @@ def _fetched(name: str, value: Any) -> Fetched:
 
 def _array(value: Any) -> Array:
     """Copy the elements of a tensor, whatever its dtype."""
+    if not value.data_type().startswith(_NO_NUMPY):
+        copied: Array = value.numpy()
+        return copied
     elements = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
     array: Array = serde.TensorProtoTensor(
         onnx.TensorProto(data_type=value.element_type(), dims=value.shape(), raw_data=elements)

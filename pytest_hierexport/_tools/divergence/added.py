@@ -21,6 +21,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 import numpy as np
 import onnx
 
+from pytest_hierexport._proof.parts import model_of
 from pytest_hierexport._proof.session import batches, run_each, run_graph
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._text import numbered
@@ -47,19 +48,10 @@ def run_parts(side: Side, known: Mapping[str, Array]) -> Iterator[tuple[str, Arr
 def _cut(side: Side, known: Mapping[str, Array], wanted: Sequence[str], label: str) -> onnx.ModelProto:
     """Return the nodes that compute the wanted values from known ones."""
     graph, producers = side.graph, {value: node for node in side.proto.graph.node for value in node.output}
-    needed = sorted(graph.upstream(wanted, known))
-    read = {value for position in needed for value in graph.nodes[position].inputs}
-    cut = onnx.ModelProto(
-        ir_version=side.proto.ir_version, opset_import=side.proto.opset_import, functions=side.proto.functions
-    )
-    cut.graph.name = "parts"
-    for position in needed:
-        _add(cut, producers[graph.nodes[position].outputs[0]], known, label)
-    cut.graph.input.extend(value for value in side.proto.graph.input if value.name in read)
-    cut.graph.input.extend(_declared(name, known[name], known[name].shape) for name in known if name in read)
-    cut.graph.initializer.extend(tensor for tensor in side.proto.graph.initializer if tensor.name in read)
-    cut.graph.sparse_initializer.extend(side.proto.graph.sparse_initializer)
-    return cut
+    needed = [graph.nodes[position] for position in sorted(graph.upstream(wanted, known))]
+    read = {value for node in needed for value in node.inputs}
+    given = [_declared(name, array, array.shape) for name, array in known.items() if name in read]
+    return model_of(side.proto, (_renamed(producers[node.outputs[0]], known, label) for node in needed), given)
 
 
 def impacts(
@@ -110,7 +102,7 @@ def _with_deltas(side: Side, zeros: Mapping[str, Array], deltas: Mapping[str, st
     proto.CopyFrom(side.proto)
     del proto.graph.node[:], proto.graph.value_info[:]
     for node in side.proto.graph.node:
-        _add(proto, node, deltas, label)
+        proto.graph.node.append(_renamed(node, deltas, label))
         proto.graph.node.extend(
             onnx.helper.make_node("Add", [name + label, deltas[name]], [name]) for name in node.output if name in deltas
         )
@@ -124,11 +116,12 @@ def _unused_ending(side: Side) -> str:
     return next(end for end in numbered("/own", "_") if not any(name.endswith(end) for name in names))
 
 
-def _add(proto: onnx.ModelProto, node: onnx.NodeProto, renamed: Container[str], label: str) -> None:
-    """Add a copy of a node to a graph, with another ending for some of its outputs."""
-    copy = proto.graph.node.add()
+def _renamed(node: onnx.NodeProto, renamed: Container[str], label: str) -> onnx.NodeProto:
+    """Return a copy of a node, with another ending for some of its outputs."""
+    copy = onnx.NodeProto()
     copy.CopyFrom(node)
     copy.output[:] = [name + label if name in renamed else name for name in node.output]
+    return copy
 
 
 def _declared(name: str, array: Array, shape: Sequence[int] | None) -> onnx.ValueInfoProto:
