@@ -398,14 +398,52 @@ class Scores(torch.nn.Module):
         return x.sigmoid()
 
 
-@pytest.mark.parametrize("factor", [1.0, 1.001])
-def test_what_the_runtime_alone_rounds_is_no_finding(factor: float, tmp_path: Path) -> None:
-    """Of the runtime's scores, those of 1e-7 are off by a tenth; a graph that is off by a thousandth is found."""
-    whole = exported(tmp_path, lambda: (Scores().eval(), (torch.linspace(-16, 0, 64),)))
+def scaled(whole: ExportedCase, folder: Path, factor: float) -> ExportedCase:
+    """Multiply the first output by a factor."""
 
-    def scaled(proto: onnx.ModelProto) -> None:
+    def scale(proto: onnx.ModelProto) -> None:
         computed("Mul", 0)(proto)
         proto.graph.initializer.append(numpy_helper.from_array(np.float32(factor), "factor"))
         proto.graph.node[-1].input.append("factor")
 
-    assert bool(breaks("MUST-006", damaged(whole, tmp_path / "scaled", scaled))) is (factor != 1)
+    return damaged(whole, folder, scale)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+def test_what_the_runtime_alone_rounds_is_no_finding(factor: float, tmp_path: Path) -> None:
+    """Of the runtime's scores, those of 1e-7 are off by a tenth; a graph that is off by a thousandth is found."""
+    whole = exported(tmp_path, lambda: (Scores().eval(), (torch.linspace(-16, 0, 64),)))
+    assert bool(breaks("MUST-006", scaled(whole, tmp_path / "scaled", factor))) is (factor != 1)
+
+
+class LogScores(torch.nn.Module):
+    """Gives logarithms of scores from 1e-7 to 0.5."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sigmoid().log()
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+def test_advice_where_rounding_explains_a_difference(factor: float, tmp_path: Path) -> None:
+    whole = exported(tmp_path, lambda: (LogScores().eval(), (torch.linspace(-16, 0, 64),)))
+    (found,) = breaks("MUST-006", scaled(whole, tmp_path / "scaled", factor))
+    assert ("so rounding explains it" in found.do) is (factor == 1)
+
+
+class Cancelling(torch.nn.Module):
+    """Gives small differences of large sums beside these sums."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        large = torch.randn(1024, 32)
+        self.weight = torch.nn.Parameter(torch.cat([torch.cat([large, large]), torch.cat([large, -large])], 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, x + 1e-3], -1) @ self.weight
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+def test_what_the_model_itself_rounds_is_no_finding(factor: float, tmp_path: Path) -> None:
+    whole = exported(tmp_path, lambda: (Cancelling().eval(), (torch.randn(8, 1024),)))
+    found = breaks("MUST-006", scaled(whole, tmp_path / "scaled", factor))
+    assert bool(found) is (factor != 1)

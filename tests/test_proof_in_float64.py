@@ -129,9 +129,9 @@ MOVED = REFERENCE + np.array([1e-7, 0, 0, 0])
 def test_numbers_differ_unless_a_runtime_rounds_them(
     reference: Array, other: Array, finer: Array | None, expected: list[bool]
 ) -> None:
-    assert differing(reference, other, 1e-4, finer).tolist()[: len(expected)] == expected
+    assert differing([reference], other, 1e-4, finer).tolist()[: len(expected)] == expected
 
 
 def test_finer_numbers_may_have_any_dtype() -> None:
-    assert not differing(REFERENCE, MOVED, 1e-4, REFERENCE.astype(np.float32)).any()
-    assert not differing(np.ones(2), np.ones(2), 1e-2, np.ones(2, ml_dtypes.bfloat16)).any()
+    assert not differing([REFERENCE], MOVED, 1e-4, REFERENCE.astype(np.float32)).any()
+    assert not differing([np.ones(2)], np.ones(2), 1e-2, np.ones(2, ml_dtypes.bfloat16)).any()

@@ -13,13 +13,15 @@ A model in float32 whose rounding is multiplied runs in float64 (pe_audio, rt_de
 A bound that is wide may hold values of other calls as well. Which of them a value of the graph is, is then not known:
 the verdict on a call that depends on it is `ambiguous`.
 
-In goes a run of the model; out comes a bound for each of its values, by :func:`rounding_bounds`.
+In goes a run of the model; out comes a bound for each of its values, by :func:`rounding_bounds`. What the model
+returns in float64 is given by :func:`run_in_float64`.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +32,7 @@ from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._export.modules import distinct_modules
 from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._proof.call_values import EagerCall
-from pytest_hierexport._proof.eager import Mode, Runnable, run_eager
+from pytest_hierexport._proof.eager import Mode, Runnable, run_eager, run_model
 from pytest_hierexport._proof.tensors import walk
 from pytest_hierexport._proof.values import Values
 
@@ -102,6 +104,13 @@ def rounding_bounds(
                 found = min(FACTOR * values.distance(moved[number], [own]), CAP)
                 bounds[own] = max(bounds.get(own, 0.0), found)
     return bounds
+
+
+def run_in_float64(example: Runnable, mode: Mode) -> Any:
+    """Return what a model returns in float64; None where it cannot be copied, or does not run so."""
+    with suppress(Exception):  # a model's own code raises what it pleases
+        return run_model(converted(example, torch.float64), mode)
+    return None
 
 
 def _counterparts(

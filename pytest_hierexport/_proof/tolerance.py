@@ -11,7 +11,7 @@ numbers that were added up. A mask that fills three quarters, as -1e9 does, is l
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,27 +83,30 @@ def distances(reference: Array, other: Array) -> Array:
     return gaps(reference, other, scale(reference))
 
 
-def differing(reference: Array, other: Array, tolerance: float, finer: Array | None = None) -> Array:
-    """Return which numbers differ from those of the reference.
+def differing(references: Sequence[Array], other: Array, tolerance: float, finer: Array | None = None) -> Array:
+    """Return which numbers differ from those of each reference.
 
     A runtime's kernel rounds by as much as the largest numbers of its formula: ONNX Runtime's `Sigmoid` is off by 2e-7
     of one, not of its result. Such a number does not differ: in a finer precision it is the reference's, and it moved
     by no more than the tolerance of the largest number that is no mask's.
 
     Args:
-        reference: The numbers of the model.
+        references: The numbers of the model, in its own precision and, where these are known, in a finer one: what
+            PyTorch rounds is no fault of the graph (xcodec, pe_audio).
         other: Those of the graph.
         tolerance: The tolerance of their dtype.
         finer: Those of the graph, computed in a finer precision.
     """
-    found: Array = distances(reference, other) > tolerance
-    if finer is None or finer.shape != other.shape:
-        return found
-    finer = finer.astype(np.float64)
-    magnitudes = np.abs(finer)
-    largest = magnitudes[magnitudes < _MASK].max(initial=0.0)
-    found &= (distances(reference, finer) > tolerance) | (gaps(finer, other) > tolerance * largest)
-    return found
+    apart: list[Array] = [distances(reference, other) > tolerance for reference in references]
+    if finer is not None and finer.shape == other.shape:
+        finer = finer.astype(np.float64)
+        magnitudes = np.abs(finer)
+        moved = gaps(finer, other) > tolerance * magnitudes[magnitudes < _MASK].max(initial=0.0)
+        apart = [
+            found & ((distances(reference, finer) > tolerance) | moved)
+            for found, reference in zip(apart, references, strict=True)
+        ]
+    return np.asarray(np.logical_and.reduce(apart))
 
 
 def gaps(one: Array, other: Array, scales: Array | float = 1.0) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from pytest_hierexport._proof.choices import following_choices
 from pytest_hierexport._proof.eager import Mode, in_each, run_model
 from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.in_float64 import in_float64
+from pytest_hierexport._proof.precision import run_in_float64
 from pytest_hierexport._proof.session import outputs_of, run_graph
 from pytest_hierexport._proof.tensors import returned_arrays
 from pytest_hierexport._proof.tolerance import Array, differing, is_floating, tolerance_of
@@ -30,6 +31,7 @@ from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 
 _DO = "run the plain exporter's file too: if its numbers are the same, report it there"
 _TOLERATE = f"{_DO}; state `tolerances` for this case where rounding explains the difference"
+_ROUNDED = "state `tolerances` for this case: in float64 the graph gives the model's numbers, so rounding explains it"
 _CHANGE = f"{_DO}; where rounding decides between such numbers, take other inputs or state a known failure"
 _OPTIMIZED = "run the file with ONNX Runtime's graph optimizations off: they change these numbers; report it there"
 _FAR = 10
@@ -81,7 +83,7 @@ def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) ->
     found = list(tried.values())
     mode = min(tried, key=lambda mode: _count(tried[mode]))
     with suppress(UsageError):
-        for differences in _closer(partial(run_model, example, mode), proto, feeds, path.parent, tolerances):
+        for differences in _closer(example, mode, proto, path.parent, tolerances):
             found.append(differences)  # noqa: PERF402  # those before an error are kept
     anew = drawn_anew(example, path)
     for place, violation in min(reversed(found), key=_count).items():
@@ -89,30 +91,33 @@ def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) ->
 
 
 def _closer(
-    run_eagerly: Callable[[], Any],
+    example: Example,
+    mode: Mode,
     proto: onnx.ModelProto,
-    feeds: Mapping[str, Array],
     folder: Path,
     tolerances: Mapping[str, float],
 ) -> Iterator[dict[str, Violation]]:
     """Yield the differences that are left where the model makes the graph's choices, fewer each time, by their places.
 
-    The graph runs in float64 too, which shows what ONNX Runtime rounds, and without its optimizations, which shows what
-    these change.
+    Then both run in float64, which shows what rounding does, and the graph without ONNX Runtime's optimizations, which
+    shows what these change.
     """
     inlined = onnx.inliner.inline_local_functions(proto) if proto.functions else proto
+    feeds = feeds_of(example, proto)
     run = partial(run_graph, inlined, feeds, folder=folder, optimized=True)
-    with following_choices(inlined, run, partial(tolerance_of, stated=tolerances)):
+    with following_choices(inlined, run, partial(tolerance_of, stated=tolerances)) as restart:
         inherited = stated_tolerances(inlined, tolerances)
-        differences = partial(_differences, run_eagerly(), tolerances, inherited)
+        differences = partial(_differences, run_model(example, mode), tolerances, inherited)
         outputs = outputs_of(inlined, run)
         yield (found := dict(differences(outputs)))
         if found:
             finer = outputs_of(inlined, partial(run_graph, in_float64(inlined), feeds, folder=folder))
-            yield (found := dict(differences(outputs, finer=finer)))
+            restart()
+            differences = partial(differences, finer=finer, exact=run_in_float64(example, mode))
+            yield (found := dict(differences(outputs)))
         if found:
             unoptimized = outputs_of(inlined, partial(run, optimized=False))
-            far, near = (dict(differences(each, finer=finer, coarser=_FAR)) for each in (outputs, unoptimized))
+            far, near = (dict(differences(each, coarser=_FAR)) for each in (outputs, unoptimized))
             changed = far.keys() - near.keys()
             yield {place: replace(it, do=_OPTIMIZED) if place in changed else it for place, it in found.items()}
 
@@ -129,38 +134,57 @@ def _differences(
     found: Sequence[tuple[str, Array]],
     *,
     finer: Sequence[tuple[str, Array]] = (),
+    exact: Any = None,
     coarser: float = 1,
 ) -> Iterator[tuple[str, Violation]]:
     """Yield the differences between the graph's outputs and what the model returned, with their places in that.
 
-    `finer` are the outputs computed in float64, where that was done, `coarser` a factor on the tolerances.
+    `finer` are the outputs and `exact` is what the model returned in float64, where that was done. `coarser` is a
+    factor on the tolerances.
     """
     expected = returned_arrays(returned, len(found))
     if len(expected) != len(found):
         yield _ALL, Violation(_ALL, f"{len(expected)}, one for each tensor the model returns", f"{len(found)}", _DO)
         return
-    fine = finer if len(finer) == len(found) else found
-    for (name, array), (_, more_exact), (place, wanted) in zip(found, fine, expected.items(), strict=True):
-        tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype.name, tolerances))
-        if different := _different(wanted, array, coarser * tolerance, more_exact):
+    fine = [array for _, array in finer] if len(finer) == len(found) else [None] * len(found)
+    more_exact = {} if exact is None else returned_arrays(exact, len(found))
+    for (name, array), (place, wanted), each in zip(found, expected.items(), fine, strict=True):
+        tolerance = coarser * max(inherited.get(name, 0.0), tolerance_of(wanted.dtype.name, tolerances))
+        if different := _different(wanted, array, tolerance, each, more_exact.get(place)):
             yield place, Violation(f"output {name} (the model's {place})", *different)
 
 
-def _different(wanted: Array, found: Array, tolerance: float, finer: Array) -> tuple[str, str, str] | None:
-    """Return what was expected, what was found and what to do, where they differ."""
+def _different(
+    wanted: Array, found: Array, tolerance: float, finer: Array | None, exact: Array | None
+) -> tuple[str, str, str] | None:
+    """Return what was expected, what was found and what to do, where they differ.
+
+    Args:
+        wanted: What the model returns.
+        found: What the graph gives.
+        tolerance: The tolerance of their dtype.
+        finer: What the graph gives in float64.
+        exact: What the model returns in float64. A number that is as there does not differ.
+    """
     kinds = [f"{array.dtype.name}{list(array.shape)}" for array in (wanted, found)]
     if kinds[0] != kinds[1]:
         return kinds[0], kinds[1], _DO
-    floating = is_floating(wanted.dtype.name)
-    one, other = (array.astype(np.float64) if floating else array for array in (wanted, found))
-    apart = differing(one, other, tolerance, finer) if floating else one != other
+    if is_floating(wanted.dtype.name):
+        references = [a.astype(np.float64) for a in (wanted, exact) if a is not None and a.shape == wanted.shape]
+        one, other = references[0], found.astype(np.float64)
+        apart, limit = differing(references, other, tolerance, finer), f" to within {tolerance:g} of its magnitude"
+        do = _TOLERATE
+        if finer is not None and finer.shape == found.shape:
+            still_apart = differing(references, finer.astype(np.float64), tolerance)
+            do = _TOLERATE if still_apart[apart].any() else _ROUNDED
+    else:
+        one, other, apart, limit, do = wanted, found, wanted != found, "", _CHANGE
     if not apart.any():
         return None
     place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), apart.shape))
-    limit = f" to within {tolerance:g} of its magnitude" if floating else ""
     where = f"at {list(place)}, " if place else ""
     return (
         f"{one[place]} {where}as in the model{limit}",
         f"{other[place]}; {int(apart.sum())} of {apart.size} elements differ",
-        _TOLERATE if floating else _CHANGE,
+        do,
     )
