@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
@@ -191,7 +192,7 @@ def test_graph_that_does_not_run_raises_usage_error(body: str, x: NDArray[Any], 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "bfloat16", "float8_e4m3fn"])
 def test_numbers_that_numpy_lacks_go_in_and_out(dtype: str) -> None:
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    kind = int(ir.DataType.from_numpy(np.dtype(dtype)))
     inputs = [helper.make_tensor_value_info("x", kind, [1, 3])]
     nodes = [
         helper.make_node("Cast", ["x"], ["y"], to=onnx.TensorProto.FLOAT),

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 
 from pytest_hierexport._errors import PackageError, gist
 from pytest_hierexport._onnx.graph import cannot_run
 
 if TYPE_CHECKING:
+    import onnx
     import onnxruntime
     from numpy.typing import NDArray
 
@@ -60,7 +60,8 @@ def ort_value(array: NDArray[Any]) -> Any:
         return made.ortvalue_from_numpy(array)
     import onnx_ir as ir
 
-    code, stored = onnx.helper.np_dtype_to_tensor_dtype(array.dtype), ir.Tensor(array).tobytes()
+    # onnx 1.18 does not know the dtypes that ml_dtypes gives numpy.
+    code, stored = int(ir.DataType.from_numpy(array.dtype)), ir.Tensor(array).tobytes()
     # Of numbers of 4 bits or fewer, ONNX Runtime reads several in a byte; the array has a byte for each.
     elements = np.zeros(array.nbytes, np.uint8)
     elements[: len(stored)] = np.frombuffer(stored, np.uint8)

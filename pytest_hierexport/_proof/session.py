@@ -181,10 +181,10 @@ def _array(value: Any) -> Array:
     if not value.data_type().startswith(_NO_NUMPY):
         copied: Array = value.numpy()
         return copied
-    elements = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
-    array: Array = serde.TensorProtoTensor(
-        onnx.TensorProto(data_type=value.element_type(), dims=value.shape(), raw_data=elements)
-    ).numpy()
+    proto = onnx.TensorProto(data_type=value.element_type(), dims=value.shape())
+    # ONNX Runtime 1.22 does not tell the size; that of a tensor without elements is the same.
+    proto.raw_data = ctypes.string_at(value.data_ptr(), serde.TensorProtoTensor(proto).nbytes)
+    array: Array = serde.TensorProtoTensor(proto).numpy()
     return array
 
 

@@ -20,6 +20,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 
 from pytest_hierexport._proof.parts import model_of
 from pytest_hierexport._proof.session import batches, run_each, run_graph
@@ -125,4 +126,4 @@ def _renamed(node: onnx.NodeProto, renamed: Container[str], label: str) -> onnx.
 
 
 def _declared(name: str, array: Array, shape: Sequence[int] | None) -> onnx.ValueInfoProto:
-    return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), shape)
+    return onnx.helper.make_tensor_value_info(name, int(ir.DataType.from_numpy(array.dtype)), shape)
