@@ -133,6 +133,15 @@ def test_dtypes_that_numpy_lacks_are_held(sessions: Sessions) -> None:
     assert np.array_equal(values["c"], X)
 
 
+def test_an_input_with_an_initializer_may_be_left_out(sessions: Sessions) -> None:
+    proto = parsed(
+        "g (float[2,2] x, float[2,2] w) => (float[2,2] b) <float[2,2] w = {1, 2, 3, 4}> { a = Neg(x) b = Add(a, w) }"
+    )
+    assert [value.name for value in proto.graph.input] == ["x", "w"]
+    assert found_in(proto, {"x": X}, *"ab")["b"] == [[[0, 4], [0, 0]]]
+    assert sessions.nodes == ["a", "b"]
+
+
 def test_a_graph_to_optimize_runs_whole(sessions: Sessions) -> None:
     list(run_graph(RESIDUAL, {"x": X}, ["a", "c", "e"], optimized=True))
     assert sessions.nodes == ["abcde"]

@@ -73,7 +73,7 @@ def fingerprint(array: Array, precision: str = "") -> Fingerprint:
         return Fingerprint((dtype, array.shape, _digest(array.tobytes())), None, _all_equal(array.ravel()))
     dtype = precision or dtype
     numbers = _as_numbers(array, dtype)
-    constant = _all_equal(numbers) or bool(np.isnan(numbers).all())
+    constant = _all_equal(numbers) or bool(np.isnan(numbers[0]) and np.isnan(numbers).all())
     if numbers.size == 1:
         constant = float(numbers[0]) in (0.0, 1.0, -1.0)
     ordinary, places = _ordinary(numbers, dtype, precision)

@@ -137,9 +137,12 @@ def _run_parts(
         declared = [_declared(name, held[name]) for name in sorted(part.taken)]
         names = list(dict.fromkeys((*wanted, *sorted(later.taken - held.keys()))))
         model = model_of(proto, part.nodes, declared, names)
-        taken = {value.name: (held | given)[value.name] for value in model.graph.input}
+        # An input that is also an initializer needs no value.
+        inputs = {value.name for value in model.graph.input}
+        taken = {name: value for name, value in (held | given).items() if name in inputs}
         found = _run(_session(model, folder, optimized=False), names, taken)
-        held = {name: value for name, value in (held | found).items() if name in later.taken and _is_tensor(value)}
+        tensors = {name: value for name, value in found.items() if not isinstance(value, list)}
+        held = {name: value for name, value in (held | tensors).items() if name in later.taken}
         yield from _fetched_each(wanted, found)
 
 
@@ -158,10 +161,6 @@ def _run(session: Any, names: Sequence[str], inputs: Mapping[str, Any]) -> dict[
     sequences = [name for name in dict.fromkeys(names) if kinds[name].startswith("seq(tensor(")]
     found = dict(zip(tensors, session.run_with_ort_values(tensors, inputs) if tensors else (), strict=True))
     return found | dict(zip(sequences, session.run(sequences, inputs) if sequences else (), strict=True))
-
-
-def _is_tensor(value: Any) -> bool:
-    return not isinstance(value, list)
 
 
 def _fetched_each(names: Iterable[str], found: Mapping[str, Any]) -> Iterator[Fetched]:

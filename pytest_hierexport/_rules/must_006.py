@@ -174,7 +174,7 @@ def _different(
         one, other = references[0], found.astype(np.float64)
         apart, limit = differing(references, other, tolerance, finer), f" to within {tolerance:g} of its magnitude"
         do = _TOLERATE
-        if finer is not None and finer.shape == found.shape:
+        if apart.any() and finer is not None and finer.shape == found.shape:
             still_apart = differing(references, finer.astype(np.float64), tolerance)
             do = _TOLERATE if still_apart[apart].any() else _ROUNDED
     else:
